@@ -14,6 +14,7 @@ from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import mask_illegal
 from ..networks.network import Inputs, Network
+from ..networks.random_streams import Stream, stream_seed
 from ..networks.stochastic_layers import sampling
 from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
@@ -32,9 +33,6 @@ from .losses.rewards import learning_reward
 from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
 from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .value_distributions import ValueDistribution
-
-_BETWEEN_SAMPLES = 1 << 60
-"""Distance between the seeds of a loss's samples of noise."""
 
 
 class ApexExtras(NamedTuple):
@@ -185,7 +183,7 @@ class Apex(ApexSettings, Agent):
         index = global_index(tf.shape(record.first)[1])
 
         def values(network: Network, observation: Nest, number: int, training: bool = False) -> Any:
-            different = None if seed is None else seed + number * _BETWEEN_SAMPLES
+            different = None if seed is None else stream_seed(seed, Stream.NETWORK_PASS, number)
             with sampling(different, index, same_noise=True):
                 return network.step(Inputs(observation), (), record.first[0], training)[0]
 
@@ -199,7 +197,7 @@ class Apex(ApexSettings, Agent):
         target_outputs = values(networks.target, x_n, 2)
         target_n = distribution.mean(target_outputs)
         if self.munchausen:
-            target_0 = networks.masked(distribution.mean(values(networks.target, x_0, 2)), x_0)
+            target_0 = networks.masked(distribution.mean(values(networks.target, x_0, 3)), x_0)
             bonus = munchausen_bonus(
                 target_0, chosen, self.munchausen, self.munchausen_temperature, self.munchausen_clip
             )

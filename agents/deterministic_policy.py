@@ -10,6 +10,7 @@ from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
 from ..networks.network_settings import NetworkSettings
+from ..networks.random_streams import Stream
 from .action_checks import check_finite_bounds
 from .actor_critic_checks import check_networks
 from .agent import Mode
@@ -59,8 +60,8 @@ class DeterministicPolicy(tf.Module):
 
     def _explore(self, unit: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         shape, dtype = (self._bounds.size,), unit.dtype
-        by_chance = 2 * noise.uniform(seed, slot, shape, dtype) - 1
-        noisy = unit + self._stddev * noise.standard_normal(seed, slot, shape, dtype)
+        by_chance = 2 * noise.uniform(seed, Stream.UNIFORM_ACTION, slot, shape, dtype) - 1
+        noisy = unit + self._stddev * noise.standard_normal(seed, Stream.ACTION_NOISE, slot, shape, dtype)
         return tf.where(self.learning, tf.clip_by_value(noisy, -1.0, 1.0), by_chance)
 
 

@@ -20,6 +20,7 @@ from ..networks.deterministic_actor_critic import (
 from ..networks.distributions import DiagonalGaussian
 from ..networks.mpo_networks import GaussianHead, MpoDuals
 from ..networks.network import Inputs
+from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights_every
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
@@ -74,9 +75,9 @@ class DMPOPolicy(tf.Module):
         if self._mode == "evaluate":
             return self._bounds.to_environment(policy.mode()), (), state
         shape, dtype = (self._bounds.size,), policy.mean.dtype
-        unit = policy.sample(noise.standard_normal(seed, slot, shape, dtype))
+        unit = policy.sample(noise.standard_normal(seed, Stream.ACTION, slot, shape, dtype))
         if self._mode == "train":
-            unit = tf.where(self.learning, unit, 2 * noise.uniform(seed, slot, shape, dtype) - 1)
+            unit = tf.where(self.learning, unit, 2 * noise.uniform(seed, Stream.UNIFORM_ACTION, slot, shape, dtype) - 1)
         return self._bounds.to_environment(unit), (), state
 
 
@@ -173,7 +174,8 @@ class DMPO(DMPOSettings, Agent):
         values = support(self.value_min, self.value_max, self.atoms, dtype)
 
         number, size = self.action_samples, learned.bounds.size
-        normal = noise.standard_normal(seed, global_index(tf.shape(steps.valid)[0]), (number, size), dtype)
+        index = global_index(tf.shape(steps.valid)[0])
+        normal = noise.standard_normal(seed, Stream.TARGET_ACTION, index, (number, size), dtype)
         actions = tf.stop_gradient(target_policy.sample(tf.transpose(normal, (1, 0, 2))))
         repeated = tree.map_structure(lambda leaf: tf.tile(leaf, (number, *[1] * (leaf.shape.rank - 1))), x_n)
         within = tf.reshape(tf.clip_by_value(actions, -1.0, 1.0), (-1, size))

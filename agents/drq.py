@@ -12,6 +12,7 @@ from ..errors import CallboardError
 from ..networks.action_policy import is_single_box
 from ..networks.actor_critic import ActorCritic
 from ..networks.augmentation import shifted_observations
+from ..networks.random_streams import Stream, stream_seed
 from ..networks.shared_encoder import FILTERS, shared_encoder_networks
 from ..networks.torsos import check_filters
 from ..replay import stacked_spec
@@ -20,9 +21,6 @@ from .losses.replicas import global_index
 from .reward_normalizer import make_reward_normalizer
 from .sac import Sac, SoftTerms
 from .sac_policy import SacNetworks
-
-_BETWEEN_SAMPLES = 1 << 60
-"""Distance between the seeds of a loss's augmentations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +53,7 @@ class DrQ(DrQSettings, Sac):
         those of as many augmentations of the observation.  The policy learns from the first.
         """
         index = global_index(tf.shape(sample.record.reward)[1])
-        seeds = [seed + (number + 1) * _BETWEEN_SAMPLES for number in range(self.augmentations)]
+        seeds = [stream_seed(seed, Stream.AUGMENTATION, number) for number in range(self.augmentations)]
         samples = [self._augmented(sample, one, index) for one in seeds]
         targets = [self.target(networks, one, own) for one, own in zip(samples, seeds, strict=True)]
         target_t = tf.add_n(targets) / self.augmentations
@@ -69,7 +67,7 @@ class DrQ(DrQSettings, Sac):
         def shifted(observation: Nest, time: int) -> Nest:
             own = tree.map_structure(lambda leaf: leaf[time], observation)
             layout = tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), own)
-            return shifted_observations(layout, own, seed + (0, time), index, self.shift)
+            return shifted_observations(layout, own, stream_seed(seed, Stream.AUGMENTED_TIME, time), index, self.shift)
 
         observation = sample.record.observation
         both = tree.map_structure(lambda *leaves: tf.stack(leaves), shifted(observation, 0), shifted(observation, 1))

@@ -9,6 +9,7 @@ import tree
 from ..data import Nest, Record, Sample
 from ..networks.network import Inputs
 from ..networks.popart import updated_return_scale
+from ..networks.random_streams import Stream, stream_seed
 from ..transitions import valid_transitions
 from .losses.gae import gae, standardized
 from .losses.replicas import sum_over_replicas
@@ -120,7 +121,7 @@ def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed
     if minibatches == 1:
         return rollout
     sequences = rollout.valid.shape[1]
-    order = tf.random.experimental.stateless_shuffle(tf.range(sequences), seed)
+    order = tf.random.experimental.stateless_shuffle(tf.range(sequences), stream_seed(seed, Stream.MINIBATCH))
     columns = sequences // minibatches
     chosen = order[number * columns :][:columns]
     selected = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), rollout._replace(state=()))

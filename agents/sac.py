@@ -20,6 +20,7 @@ from ..networks.actor_critic_factory import actor_critic_networks
 from ..networks.composed_actor_critic import ComposedActorCritic
 from ..networks.legal_actions import legal_actions
 from ..networks.network import Inputs
+from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
@@ -167,13 +168,15 @@ class Sac(SacSettings, Agent):
             "alpha": networks.alpha,
         }
         if isinstance(networks, ComposedActorCritic):
-            numbers, weight, log_prob = sampled_parts(policy, _normal(networks.parts.numbers, sample, seed, 1))
+            numbers, weight, log_prob = sampled_parts(
+                policy, _normal(networks.parts.numbers, sample, seed, Stream.TARGET_ACTION)
+            )
             values = networks.target_critic(x_tp1, numbers, weight)
             return soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_prob_tp1=log_prob, **known)
         if networks.bounds is None:
             values = networks.target_critic(x_tp1)
             return discrete_soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_probs_tp1=policy.log_probs(), **known)
-        action, log_prob = policy.sample_and_log_prob(_normal(networks.bounds.size, sample, seed, 1))
+        action, log_prob = policy.sample_and_log_prob(_normal(networks.bounds.size, sample, seed, Stream.TARGET_ACTION))
         values = networks.target_critic(x_tp1, action)
         return soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_prob_tp1=log_prob, **known)
 
@@ -192,14 +195,16 @@ class Sac(SacSettings, Agent):
         """Returns the losses of a policy over numbers, sampled once at each observation, and perhaps over choices."""
         action = tree.map_structure(lambda leaf: leaf[0], sample.record.action)
         if isinstance(networks, ComposedActorCritic):
-            numbers, weight, log_prob = sampled_parts(policy, _normal(networks.parts.numbers, sample, seed, 0))
+            numbers, weight, log_prob = sampled_parts(
+                policy, _normal(networks.parts.numbers, sample, seed, Stream.LEARNED_ACTION)
+            )
             taken = value_of_taken(networks, x_t, action, log_prob.dtype)
             sampled = networks.critic(x_t, numbers, weight)
             wanted = default_target_entropy(networks.parts, x_t, _ENTROPY_SHARE, log_prob.dtype)
         else:
             bounds = networks.bounds
             assert bounds is not None
-            numbers, log_prob = policy.sample_and_log_prob(_normal(bounds.size, sample, seed, 0))
+            numbers, log_prob = policy.sample_and_log_prob(_normal(bounds.size, sample, seed, Stream.LEARNED_ACTION))
             taken = networks.critic(x_t, bounds.from_environment(action, log_prob.dtype))
             sampled = networks.critic(x_t, numbers)
             wanted = -float(bounds.size)
@@ -239,12 +244,12 @@ def _observation(sample: Sample, time: int) -> Nest:
     return tree.map_structure(lambda leaf: leaf[time], sample.record.observation)
 
 
-def _normal(size: int, sample: Sample, seed: tf.Tensor, time: int) -> Any:
-    """Returns the noise `[B, D]` of numbers that are sampled before the transitions, at time 0, or after them."""
+def _normal(size: int, sample: Sample, seed: tf.Tensor, stream: Stream) -> Any:
+    """Returns the noise `[B, D]` of the numbers of sampled actions."""
     if not size:
         return ()
     index = global_index(tf.shape(sample.record.reward)[1])
-    return noise.standard_normal(seed, index, (2, size), tf.keras.backend.floatx())[:, time]
+    return noise.standard_normal(seed, stream, index, (size,), tf.keras.backend.floatx())
 
 
 def _check_action(name: str, action: Nest) -> None:

@@ -16,6 +16,7 @@ from ..networks.actor_critic import TwinQ
 from ..networks.composed_actor_critic import ComposedActorCritic, SoftParts
 from ..networks.distributions import Categorical
 from ..networks.legal_actions import mask_illegal
+from ..networks.random_streams import Stream
 from .agent import Mode
 from .losses.discrete_soft_actor_critic import expected_log_prob
 from .sac_policy import SacNetworks, SacPolicy, gumbel_sample
@@ -53,17 +54,19 @@ class ComposedSacPolicy(SacPolicy):
         numbers: Any = ()
         if self._parts.numbers:
             mean = policy.numbers.mean
-            numbers = policy.numbers.sample(noise.standard_normal(seed, slot, mean.shape[-1:], mean.dtype))
-        return Chosen(self._sampled_choices(policy.choices, slot, seed), numbers)
+            numbers = policy.numbers.sample(
+                noise.standard_normal(seed, Stream.ACTION, slot, mean.shape[-1:], mean.dtype)
+            )
+        return Chosen(self._sampled_choices(policy.choices, slot, seed, Stream.ACTION_CHOICE), numbers)
 
     def _by_chance(self, policy: SoftParts, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> Chosen:
         choices = numbers = ()
         if len(self._parts.sizes):
             uniform = mask_illegal(tf.zeros_like(policy.choices.logits), self._parts.legal_rows(legal))
-            choices = self._sampled_choices(Categorical(uniform), slot, seed)
+            choices = self._sampled_choices(Categorical(uniform), slot, seed, Stream.UNIFORM_CHOICE)
         if self._parts.numbers:
             mean = policy.numbers.mean
-            numbers = 2 * noise.uniform(seed, slot, mean.shape[-1:], mean.dtype) - 1
+            numbers = 2 * noise.uniform(seed, Stream.UNIFORM_ACTION, slot, mean.shape[-1:], mean.dtype) - 1
         return Chosen(choices, numbers)
 
     def _forbidden(self, held: Chosen, legal: Any) -> Any:
@@ -74,9 +77,8 @@ class ComposedSacPolicy(SacPolicy):
     def _to_environment(self, action: Chosen) -> Nest:
         return self._parts.to_environment(action)
 
-    def _sampled_choices(self, choices: Any, slot: tf.Tensor, seed: tf.Tensor) -> Any:
-        # The numbers have the noise of the seed itself.
-        return gumbel_sample(choices, slot, seed + tf.constant([1, 0], seed.dtype)) if len(self._parts.sizes) else ()
+    def _sampled_choices(self, choices: Any, slot: tf.Tensor, seed: tf.Tensor, stream: str) -> Any:
+        return gumbel_sample(choices, slot, seed, stream) if len(self._parts.sizes) else ()
 
 
 def sampled_parts(policy: SoftParts, normal: Any) -> SampledParts:

@@ -12,6 +12,7 @@ from ..networks.actor_critic import ActorCritic
 from ..networks.distributions import Categorical
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import keep_spec
+from ..networks.random_streams import Stream
 from ..specs import EnvironmentSpec
 from .agent import Mode
 from .network_inputs import ActingNetwork
@@ -89,10 +90,10 @@ class SacPolicy(tf.Module):
         return policy.mode()
 
     def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return policy.sample(noise.standard_normal(seed, slot, (self._bounds.size,), policy.mean.dtype))
+        return policy.sample(noise.standard_normal(seed, Stream.ACTION, slot, (self._bounds.size,), policy.mean.dtype))
 
     def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return 2 * noise.uniform(seed, slot, (self._bounds.size,), policy.mean.dtype) - 1
+        return 2 * noise.uniform(seed, Stream.UNIFORM_ACTION, slot, (self._bounds.size,), policy.mean.dtype) - 1
 
     def _forbidden(self, held: Any, legal: Any) -> Any:
         """Returns in which environments a held action is not legal any more, bool `[B]` or False."""
@@ -116,10 +117,11 @@ class DiscreteSacPolicy(SacPolicy):
         return policy.mode(self._dtype)
 
     def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return gumbel_sample(policy, slot, seed, self._dtype)
+        return gumbel_sample(policy, slot, seed, Stream.ACTION, self._dtype)
 
     def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return self._sampled(Categorical(mask_illegal(tf.zeros_like(policy.logits), legal)), slot, seed)
+        uniform = Categorical(mask_illegal(tf.zeros_like(policy.logits), legal))
+        return gumbel_sample(uniform, slot, seed, Stream.UNIFORM_ACTION, self._dtype)
 
     def _forbidden(self, held: Any, legal: Any) -> Any:
         return False if legal is None else ~tf.gather(legal, held, batch_dims=1)
@@ -128,11 +130,13 @@ class DiscreteSacPolicy(SacPolicy):
         return action
 
 
-def gumbel_sample(policy: Categorical, slot: tf.Tensor, seed: tf.Tensor, dtype: Any = tf.int32) -> tf.Tensor:
+def gumbel_sample(
+    policy: Categorical, slot: tf.Tensor, seed: tf.Tensor, stream: str, dtype: Any = tf.int32
+) -> tf.Tensor:
     """Samples actions `[B, ...]` of a policy with logits `[B, ..., A]`.
 
     The largest of the logits plus Gumbel noise is a sample of the softmax; the noise depends on the slot alone.
     """
-    uniform = noise.uniform(seed, slot, policy.logits.shape[1:], tf.float64)
+    uniform = noise.uniform(seed, stream, slot, policy.logits.shape[1:], tf.float64)
     gumbel = -tf.math.log(-tf.math.log1p(-uniform))
     return tf.argmax(tf.cast(policy.logits, tf.float64) + gumbel, axis=-1, output_type=dtype)

@@ -10,6 +10,7 @@ from ..data import Layout, Sample
 from ..networks import stateless_random as noise
 from ..networks.deterministic_actor_critic import DeterministicActorCritic, deterministic_actor_critic
 from ..networks.network import Inputs
+from ..networks.random_streams import Stream
 from ..networks.target_update import move_weights
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
@@ -102,7 +103,9 @@ class TD3(TD3Settings, Agent):
         unit_t, _ = networks.policy.step(Inputs(x_t), (), record.first[0], training=True)
         unit_tp1, _ = networks.target_policy.step(Inputs(x_tp1), (), record.first[1])
         dtype = unit_t.dtype
-        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (bounds.size,), dtype)
+        normal = noise.standard_normal(
+            seed, Stream.TARGET_ACTION, global_index(tf.shape(valid_t)[0]), (bounds.size,), dtype
+        )
         smoothed = smoothed_action(unit_tp1, self.target_noise * normal, self.target_noise_clip)
         target = networks.target_critic(x_tp1, smoothed)
         target_t = clipped_double_q_target(

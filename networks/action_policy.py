@@ -16,6 +16,7 @@ from .action_parts import ActionParts, Chosen, Part
 from .composed_heads import AutoregressiveValueHead
 from .distributions import Categorical, DiagonalGaussian
 from .legal_actions import legal_actions, mask_illegal
+from .random_streams import Stream, stream_seed
 
 
 class Evaluation(NamedTuple):
@@ -145,7 +146,7 @@ class ComposedPolicy(_PartsPolicy):
     def sample(self, outputs: Any, observation: Nest, slot: tf.Tensor, seed: tf.Tensor) -> Chosen:
         choices, numbers = self._distributions(outputs, observation)
         return Chosen(
-            choices=() if choices is None else choices.sample(seed),
+            choices=() if choices is None else choices.sample(seed, stream=Stream.ACTION_CHOICE),
             numbers=() if numbers is None else _sampled(numbers, slot, seed),
         )
 
@@ -185,7 +186,7 @@ class AutoregressivePolicy(_PartsPolicy):
 
     def sample(self, outputs: Any, observation: Nest, slot: tf.Tensor, seed: tf.Tensor) -> Chosen:
         def choose(index: int, part: Part, policy: Any) -> tf.Tensor:
-            own_seed = seed + tf.constant([index, 0], seed.dtype)
+            own_seed = stream_seed(seed, Stream.ACTION_PART, index)
             return policy.sample(own_seed) if part.discrete else _sampled(policy, slot, own_seed)
 
         return self._chain(outputs, observation, choose)[0]
@@ -252,4 +253,4 @@ def is_single_box(spec: specs.EnvironmentSpec) -> bool:
 
 
 def _sampled(policy: DiagonalGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    return policy.sample(noise.standard_normal(seed, slot, policy.mean.shape[-1:], policy.mean.dtype))
+    return policy.sample(noise.standard_normal(seed, Stream.ACTION, slot, policy.mean.shape[-1:], policy.mean.dtype))

@@ -8,6 +8,7 @@ import tree
 from ..data import Nest
 from ..specs import is_image
 from . import stateless_random
+from .random_streams import Stream
 
 
 def random_shift(images: Any, seed: Any, index: Any, pixels: int) -> tf.Tensor:
@@ -23,7 +24,7 @@ def random_shift(images: Any, seed: Any, index: Any, pixels: int) -> tf.Tensor:
     """
     images = tf.convert_to_tensor(images)
     height, width, channels = images.shape[1:]
-    uniform = stateless_random.uniform(seed, index, (2,), tf.float64)
+    uniform = stateless_random.uniform(seed, Stream.SHIFT, index, (2,), tf.float64)
     offsets = tf.cast(uniform * (2 * pixels + 1), tf.int32) - pixels
     rows, columns = (
         tf.clip_by_value(tf.range(size) + offsets[:, axis, tf.newaxis], 0, size - 1)

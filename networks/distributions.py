@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from .random_streams import Stream, stream_seed
+
 
 class Categorical(NamedTuple):
     """Categorical distribution over A actions, with any leading axes `[...]`."""
@@ -13,7 +15,7 @@ class Categorical(NamedTuple):
     logits: Any
     """`[..., A]`, unnormalized log-probabilities.  They must be finite: mask an action with a large negative number."""
 
-    def sample(self, seed: Any, dtype: Any = tf.int32) -> tf.Tensor:
+    def sample(self, seed: Any, dtype: Any = tf.int32, stream: str = Stream.ACTION) -> tf.Tensor:
         """Samples actions `[...]`.
 
         NaN logits give an arbitrary valid action, whose log-probability is NaN.
@@ -22,8 +24,9 @@ class Categorical(NamedTuple):
           seed: int `[2]`; the same seed gives the same actions.  Or int `[K, 2]`: the first axis is split into K equal
             parts and each is sampled with its own seed, as in K separate calls.
           dtype: int32 or int64.
+          stream: what the actions are for, see `random_streams`.
         """
-        logits, seed = tf.convert_to_tensor(self.logits), tf.convert_to_tensor(seed)
+        logits, seed = tf.convert_to_tensor(self.logits), stream_seed(seed, stream)
 
         def draw(part: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             return tf.random.stateless_categorical(part[0], num_samples=1, seed=part[1], dtype=dtype)

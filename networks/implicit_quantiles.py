@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import stateless_random
+from .random_streams import Stream
 from .stochastic_layers import randomness
 
 _COSINES = 64
@@ -68,4 +69,5 @@ class ImplicitQuantileHead(tf.Module):
         if context is None:
             midpoints = (np.arange(self._fractions) + 0.5) / self._fractions
             return tf.broadcast_to(tf.cast(midpoints, dtype), (batch, self._fractions))
-        return stateless_random.uniform(context.seed, context.index, (self._fractions,), dtype)
+        shape = (self._fractions,)
+        return stateless_random.uniform(context.seed, Stream.QUANTILE_FRACTION, context.index, shape, dtype)

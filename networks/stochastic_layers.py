@@ -9,13 +9,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from . import stateless_random
-
-_BETWEEN_LAYERS = np.int64(0x9E3779B97F4A7)
-"""Distance between the seeds of layers, larger than any number of timesteps."""
+from .random_streams import Stream, stream_seed
 
 
 class Randomness(NamedTuple):
@@ -105,9 +102,9 @@ class NoisyDense(tf.keras.layers.Layer):
     def _noise(self, context: Randomness, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns f(e_in) `[N, inputs]` and f(e_out) `[N, units]`, or `[1, ...]` if it is the same for all."""
         inputs = x.shape[-1]
-        seed = context.seed + (self._number + 1) * _BETWEEN_LAYERS
+        seed = stream_seed(context.seed, Stream.NOISY_LAYER, self._number)
         index = tf.zeros((1,), tf.int32) if context.same_noise else context.index
-        normal = stateless_random.standard_normal(seed, index, (inputs + self._units,), x.dtype)
+        normal = stateless_random.standard_normal(seed, Stream.NOISY_LAYER, index, (inputs + self._units,), x.dtype)
         scaled = tf.sign(normal) * tf.sqrt(tf.abs(normal))
         if not context.same_noise:
             # Where an element has several rows, as in `implicit_quantiles`, they have its noise.

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ...networks.random_streams import Stream
 from ...networks.stateless_random import uniform
 from .shapes import check_ranks, check_same_shape
 
@@ -50,7 +51,7 @@ def epsilon_greedy(
     check_ranks(3 if q.shape.rank == 3 else 2, q=q)
     choices = q.shape.as_list()[1:-1]
     check_same_shape(q=q[:, 0, 0] if choices else q[:, 0], epsilon=epsilon, slot=slot)
-    draws = uniform(seed, slot, (1 + math.prod(choices),), tf.float64)
+    draws = uniform(seed, Stream.EPSILON_GREEDY, slot, (1 + math.prod(choices),), tf.float64)
     explores = draws[:, 0] < tf.cast(epsilon, tf.float64)
     anything = _uniform_action(draws[:, 1:] if choices else draws[:, 1], q.shape[-1], legal, dtype)
     return tf.where(explores[:, tf.newaxis] if choices else explores, anything, tf.argmax(q, -1, output_type=dtype))

@@ -25,6 +25,7 @@ from callboard.data import Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
+from callboard.networks.random_streams import Stream
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, 2.0, 6.0))
@@ -87,7 +88,9 @@ def linear_losses(part: str, before: PART, weights: np.ndarray) -> float:
     """The loss of one part of linear networks as a function of its weights, window by window."""
     now = before | {part: weights}
     record, values = sample_of(0).record, np.linspace(LOW, HIGH, ATOMS)
-    normal = noise.standard_normal(np.array([1, 0]), np.arange(LINEAR.batch_size), (NUMBER, 1), tf.float64).numpy()
+    normal = noise.standard_normal(
+        np.array([1, 0]), Stream.TARGET_ACTION, np.arange(LINEAR.batch_size), (NUMBER, 1), tf.float64
+    ).numpy()
     total = 0.0
     for b in range(LINEAR.batch_size):
         returns, discount, n = 0.0, 1.0, 0

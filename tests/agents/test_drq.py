@@ -13,6 +13,7 @@ from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
 from callboard.networks.augmentation import random_shift
+from callboard.networks.random_streams import Stream, stream_seed
 from callboard.specs import EnvironmentSpec
 
 IMAGE = dm_specs.BoundedArray((24, 24, 1), np.uint8, 0, 255)
@@ -53,11 +54,9 @@ def random_sample(spec: EnvironmentSpec) -> Sample:
 
 def shifted(sample: Sample, number: int, pixels: int) -> Sample:
     """The sample with one of its augmentations."""
-    seed = SEED + (number + 1) * (1 << 60)
-    images = [
-        random_shift(sample.record.observation[time], seed + tf.constant([0, time], tf.int64), np.arange(BATCH), pixels)
-        for time in (0, 1)
-    ]
+    seed = stream_seed(SEED, Stream.AUGMENTATION, number)
+    seeds = [stream_seed(seed, Stream.AUGMENTED_TIME, time) for time in (0, 1)]
+    images = [random_shift(sample.record.observation[time], seeds[time], np.arange(BATCH), pixels) for time in (0, 1)]
     return sample._replace(record=sample.record._replace(observation=np.stack(images)))
 
 
@@ -68,7 +67,7 @@ def test_targets_and_losses_of_the_critics_are_means_over_augmentations(kind):
     sample = random_sample(SPECS[kind])
     found = agent.loss(networks, sample, SEED).loss
     parts = [shifted(sample, number, 4) for number in range(2)]
-    seeds = [SEED + (number + 1) * (1 << 60) for number in range(2)]
+    seeds = [stream_seed(SEED, Stream.AUGMENTATION, number) for number in range(2)]
     targets = [plain.target(networks, part, seed).numpy() for part, seed in zip(parts, seeds, strict=True)]
     assert not np.allclose(*targets, rtol=1e-4)
     losses = [

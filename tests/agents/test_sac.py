@@ -24,6 +24,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
+from callboard.networks.random_streams import Stream
 from callboard.specs import EnvironmentSpec
 
 
@@ -131,7 +132,9 @@ def loss_by_loops(part: str, agent: Sac, transition: Any, before: dict[str, np.n
 
 
 def continuous_loss(part: str, now: Any, alpha: float, record: Record, x: np.ndarray, b: int) -> float:
-    normal = noise.standard_normal(np.array([1, 0]), np.arange(LINEAR.batch_size), (2, 1), tf.float64).numpy()
+    streams = (Stream.LEARNED_ACTION, Stream.TARGET_ACTION)
+    index = np.arange(LINEAR.batch_size)
+    normal = [noise.standard_normal(np.array([1, 0]), stream, index, (1,), tf.float64).numpy() for stream in streams]
 
     def q(critics: np.ndarray, x: np.ndarray, unit: float) -> list[float]:
         # Each critic: a weight for every component of the observation, one for the action, and a bias.
@@ -144,9 +147,9 @@ def continuous_loss(part: str, now: Any, alpha: float, record: Record, x: np.nda
         log_density = -(z**2) / 2 - log_std - np.log(2 * np.pi) / 2
         return unit, log_density - np.log(1 - unit**2)
 
-    unit, log_prob = act(x[0], normal[b, 0, 0])
+    unit, log_prob = act(x[0], normal[0][b, 0])
     if part == "critic":
-        unit_next, log_prob_next = act(x[1], normal[b, 1, 0])
+        unit_next, log_prob_next = act(x[1], normal[1][b, 0])
         soft_value = min(q(now["target"], x[1], unit_next)) - alpha * log_prob_next
         target = record.reward[0, b] + LINEAR.discount * record.discount[0, b] * soft_value
         taken = (record.action[0, b, 0] - 4.0) / 2.0

@@ -20,6 +20,7 @@ from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
 from callboard.networks.action_parts import ActionParts, one_hot_choices
 from callboard.networks.network import Inputs
+from callboard.networks.random_streams import Stream
 from callboard.specs import EnvironmentSpec
 from callboard.transitions import valid_transitions
 
@@ -69,7 +70,8 @@ def test_losses_by_hand():
     seed = tf.constant([3, 4], tf.int64)
     output = agent.loss(learned, sample, seed)
     losses, metrics = output.loss, output.metrics
-    normal = noise.standard_normal(seed, tf.range(BATCH), (2, 2)).numpy()
+    streams = (Stream.LEARNED_ACTION, Stream.TARGET_ACTION)
+    normal = np.stack([noise.standard_normal(seed, stream, tf.range(BATCH), (2,)).numpy() for stream in streams])
     valid = valid_transitions(record.first, record.last, record.discount)[0]
     starts = np.cumsum(PARTS.sizes) - PARTS.sizes
 
@@ -77,7 +79,7 @@ def test_losses_by_hand():
         """Sampled numbers, log-density, and probabilities of all combinations of choices."""
         at = tree.map_structure(lambda leaf: leaf[t, b : b + 1], observation)
         found, _ = learned.policy.step(Inputs(at), (), tf.ones(1, tf.bool))
-        numbers, log_prob = found.numbers.sample_and_log_prob(normal[b : b + 1, t])
+        numbers, log_prob = found.numbers.sample_and_log_prob(normal[t, b : b + 1])
         rows = []
         for k, (start, size) in enumerate(zip(starts, PARTS.sizes, strict=True)):
             legal, logits = mask[t, b, start : start + size], found.choices.logits[0, k, :size].numpy()

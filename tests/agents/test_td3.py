@@ -23,6 +23,7 @@ from callboard.data import Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
+from callboard.networks.random_streams import Stream
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, 2.0, 6.0))
@@ -53,7 +54,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray],
     """The loss of one part of linear networks as a function of its weights, transition by transition."""
     now = before | {part: weights}
     record, size = sample_of(step).record, LINEAR.batch_size
-    normal = noise.standard_normal(np.array([1, step]), np.arange(size), (1,), tf.float64).numpy()
+    normal = noise.standard_normal(np.array([1, step]), Stream.TARGET_ACTION, np.arange(size), (1,), tf.float64).numpy()
 
     def q(critics: np.ndarray, x: np.ndarray, unit: float) -> list[float]:
         # Each critic: a weight for every component of the observation, one for the action, and a bias.

@@ -44,7 +44,7 @@ def test_every_kind_of_observation(name):
     observation = random_observation(OBSERVATIONS[name], 3)
     policy, _ = networks.policy.step(Inputs(observation), (), np.zeros(3, bool))
     assert isinstance(policy, SquashedGaussian)
-    action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), np.arange(3), (6,)))
+    action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), "noise", np.arange(3), (6,)))
     q1, q2 = networks.critic(observation, action)
     assert action.shape == (3, 6) and log_prob.shape == q1.shape == q2.shape == (3,)
     assert np.abs(q1 - q2).min() > 1e-6, "The critics must begin with weights of their own."
@@ -80,7 +80,7 @@ def test_gradients_reach_what_they_should():
     observation = random_observation(VECTOR, 32)
     with tf.GradientTape() as tape:
         policy, _ = networks.policy.step(Inputs(observation), (), np.zeros(32, bool))
-        action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), np.arange(32), (6,)))
+        action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), "noise", np.arange(32), (6,)))
         loss = tf.reduce_sum(networks.alpha * log_prob - tf.minimum(*networks.critic(observation, action)))
     parts = networks.policy.trainable_variables, networks.critic.trainable_variables, [networks.log_alpha]
     for gradient in tree.flatten(tape.gradient(loss, parts)):
@@ -106,7 +106,7 @@ def test_float64():
         assert {variable.dtype for variable in networks.variables} == {tf.float64}
         observation = random_observation(VECTOR, 2)
         policy, _ = networks.policy.step(Inputs(observation), (), np.zeros(2, bool))
-        action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), np.arange(2), (6,), tf.float64))
+        action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), "noise", np.arange(2), (6,), tf.float64))
         assert log_prob.dtype == networks.critic(observation, action).q1.dtype == networks.alpha.dtype == tf.float64
     finally:
         tf.keras.backend.set_floatx("float32")

@@ -4,6 +4,7 @@ import numpy as np
 from dm_env import specs as dm_specs
 
 from callboard.networks.augmentation import random_shift, shifted_observations
+from callboard.networks.random_streams import Stream
 from callboard.networks.stateless_random import uniform
 
 SEED, PIXELS = np.array([3, 4]), 4
@@ -17,7 +18,9 @@ def test_an_image_is_padded_with_its_edges_and_cropped_at_random():
     given = images()
     found = random_shift(given, SEED, np.arange(20), PIXELS)
     assert found.dtype == np.uint8 and found.shape == given.shape
-    offsets = np.floor(uniform(SEED, np.arange(20), (2,), np.float64).numpy() * (2 * PIXELS + 1)).astype(int)
+    offsets = np.floor(uniform(SEED, Stream.SHIFT, np.arange(20), (2,), np.float64).numpy() * (2 * PIXELS + 1)).astype(
+        int
+    )
     for b in range(20):
         padded = np.pad(given[b], ((PIXELS, PIXELS), (PIXELS, PIXELS), (0, 0)), mode="edge")
         y, x = offsets[b]

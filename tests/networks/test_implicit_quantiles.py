@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from callboard.networks.heads import DuelingQHead, QHead
 from callboard.networks.implicit_quantiles import ImplicitQuantileHead
+from callboard.networks.random_streams import Stream
 from callboard.networks.stateless_random import uniform
 from callboard.networks.stochastic_layers import NoisyLayers, sampling
 
@@ -22,7 +23,7 @@ def test_outputs_are_those_of_the_paper():
     head(features())
     with sampling(SEED, SLOTS):
         values, fractions = head(features())
-    np.testing.assert_array_equal(fractions, uniform(SEED, SLOTS, (NUMBER,)))
+    np.testing.assert_array_equal(fractions, uniform(SEED, Stream.QUANTILE_FRACTION, SLOTS, (NUMBER,)))
     (kernel, bias), (out, out_bias) = (
         [variable.numpy() for variable in part.variables] for part in (head._embedding, inner._layers[0])
     )

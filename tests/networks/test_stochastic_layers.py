@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from callboard.networks.random_streams import Stream, stream_seed
 from callboard.networks.stateless_random import standard_normal
 from callboard.networks.stochastic_layers import NoisyDense, NoisyLayers, randomness, sampling
 
@@ -30,7 +31,9 @@ def test_outputs_are_those_of_weights_with_factorized_noise(layer):
     with sampling(SEED, slots):
         found = layer(x)
     weights = {variable.name.split("/")[-1].split(":")[0]: variable.numpy() for variable in layer.variables}
-    normal = standard_normal(SEED.astype(np.int64) + 2 * 0x9E3779B97F4A7, slots, (INPUTS + UNITS,)).numpy()
+    normal = standard_normal(
+        stream_seed(SEED, Stream.NOISY_LAYER, 1), Stream.NOISY_LAYER, slots, (INPUTS + UNITS,)
+    ).numpy()
     f = np.sign(normal) * np.sqrt(np.abs(normal))
     for b in range(BATCH):
         for j in range(UNITS):

@@ -48,7 +48,7 @@ def check_batches(strategy):
     def replica(part):
         index = global_index(share)
         weights = importance_weights(part, 4, 1.0, largest_over_replicas)
-        noise = standard_normal((1, 2), index, (2,))
+        noise = standard_normal((1, 2), "noise", index, (2,))
         return index, weights, noise, largest_over_replicas(part), sum_over_replicas(part)
 
     parts = strategy.experimental_distribute_values_from_function(value) if replicas > 1 else tf.constant(PROBABILITY)
@@ -56,7 +56,7 @@ def check_batches(strategy):
     index, weights, noise, largest, total = (strategy.experimental_local_results(result) for result in results)
     np.testing.assert_array_equal(np.concatenate(index), np.arange(6))
     np.testing.assert_allclose(np.concatenate(weights), 0.0625 / PROBABILITY)
-    np.testing.assert_allclose(np.concatenate(noise), standard_normal((1, 2), np.arange(6), (2,)), rtol=1e-6)
+    np.testing.assert_allclose(np.concatenate(noise), standard_normal((1, 2), "noise", np.arange(6), (2,)), rtol=1e-6)
     assert [float(number) for number in largest] == [0.5] * replicas
     assert [float(number) for number in total] == [1.6875] * replicas
 
