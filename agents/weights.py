@@ -1,5 +1,6 @@
 """Transfer of weights from the learner to acting nodes, as a single array of bytes."""
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,34 @@ def pack_weights(values: Iterable[np.ndarray]) -> np.ndarray:
     The time to send arrays depends much more on their number than on their size.
     """
     return np.concatenate([np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in values])
+
+
+class PackedVariables:
+    """Packs the values of variables as `pack_weights` does, in one compiled call on their device.
+
+    To read them one by one takes several times as long, and on a GPU one transfer for each.
+
+    Args:
+      variables: the variables.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable]):
+        self._variables = variables
+        self._pack = CompiledFunction(self._packed)
+
+    def __call__(self) -> tf.Tensor:
+        """Returns a copy of the current values, uint8 `[N]`, without waiting for it to be computed."""
+        return self._pack()
+
+    def _packed(self) -> tf.Tensor:
+        runs = itertools.groupby(self._variables, key=lambda variable: variable.dtype)
+        return tf.concat([_bytes_of(dtype, list(variables)) for dtype, variables in runs], axis=0)
+
+
+def _bytes_of(dtype: tf.DType, variables: Sequence[tf.Variable]) -> tf.Tensor:
+    """Returns the concatenated bytes of variables of one dtype, uint8 `[N]`."""
+    values = tf.concat([tf.reshape(variable.read_value(), [-1]) for variable in variables], axis=0)
+    return tf.cast(values, tf.uint8) if dtype == tf.bool else tf.reshape(tf.bitcast(values, tf.uint8), [-1])
 
 
 class Unpacking:

@@ -12,6 +12,7 @@ from typing import Any
 from ..deadlines import Deadline
 
 _POLL_SECONDS = 0.2
+_FIRST_POLL_SECONDS = 0.005
 _END_SECONDS = 1.0
 _SERVER_STOP_SECONDS = 5.0
 """Time after the end of a reader in which a replay server in the same process should have stopped."""
@@ -46,7 +47,7 @@ class BatchReader(Iterator[Any]):
       stopped: returns True once the run stops; waiting then ends with `ReaderStopped`.
       incarnation: returns the replay server's incarnation; the dataset is rebuilt when it changes.
       patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
-      while_waiting: called several times a second while `next` waits.
+      while_waiting: called soon after `next` begins to wait, and then several times a second.
     """
 
     def __init__(
@@ -69,14 +70,16 @@ class BatchReader(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._waiting_since = time.monotonic()
+        timeout = _FIRST_POLL_SECONDS
         try:
             while True:
-                batch = self.poll(_POLL_SECONDS)
+                batch = self.poll(timeout)
                 if batch is not None:
                     return batch
                 if self._stopped() or self.seconds_waited > self._patience:
                     raise ReaderStopped
                 self._while_waiting()
+                timeout = _POLL_SECONDS
         finally:
             self._waited += self.seconds_waited
             self._waiting_since = None

@@ -172,7 +172,10 @@ class LearnerNode(ReportingNode):
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
             self._reader = BatchReader(
-                iterators(batches_of), self._has_learned_all, self._replay_incarnation, while_waiting=self.between_steps
+                iterators(batches_of),
+                self._has_learned_all,
+                self._replay_incarnation,
+                while_waiting=self._while_waiting,
             )
 
     def between_steps(self) -> None:
@@ -195,6 +198,7 @@ class LearnerNode(ReportingNode):
         if self.paused and not self.has_made_all_steps:
             self._is_learning = False
             self.context.progress.waits("the session")
+            self._publish_newest()
             self.context.stop.wait(_PAUSE_SECONDS)
             return
         if not self.has_made_all_steps:
@@ -249,8 +253,9 @@ class LearnerNode(ReportingNode):
         self._made += update.steps
         if self._rank == 0:
             self._losses.add(self._steps, update)
-        soon_again = not self.context.cooperative and self._reader.has_next()
-        if self._rank == 0 and self._weights.due(soon_again):
+        if self.context.cooperative:
+            self._publish_newest()
+        elif self._rank == 0 and self._weights.due():
             with self._finite():
                 self._weights.publish_if_due(self._steps, self._setup.variables)
         now = time.monotonic()
@@ -313,6 +318,7 @@ class LearnerNode(ReportingNode):
         """Checks that all losses were finite, and adds advice to errors about non-finite losses or weights."""
         try:
             self._losses.check()
+            self._weights.raise_failure()
             yield
         except NotFiniteError as error:
             latest = self._checkpoints.latest()
@@ -343,7 +349,18 @@ class LearnerNode(ReportingNode):
         """Publishes weights that do not follow from those before, as another incarnation."""
         if self._rank == 0:
             self._weights.begin(self.begin_weights(variables))
-            self._weights.publish_if_due(steps, variables)
+            self._weights.publish_if_changed(steps, variables)
+
+    def _publish_newest(self) -> None:
+        """Publishes the newest weights unless they are, where no learner step waits for that."""
+        if self._rank == 0 and not self._weights.has(self._steps):
+            with self._finite():
+                self._weights.publish_if_changed(self._steps, self._setup.variables)
+
+    def _while_waiting(self) -> None:
+        """Does what is due between steps, while there is no data for the next one."""
+        self._publish_newest()
+        self.between_steps()
 
     def command(self, method: str) -> Callable[..., Any]:
         """Returns one of the commands of a session, see `LearnerCommands`."""

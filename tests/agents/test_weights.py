@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.weights import Unpacking, WeightClient, pack_weights
+from callboard.agents.weights import PackedVariables, Unpacking, WeightClient, pack_weights
 from callboard.data import Version
 
 
@@ -104,6 +104,7 @@ def test_values_of_all_kinds_travel_exactly_as_one_piece_of_bytes():
     variables = [tf.Variable(np.zeros_like(value)) for value in values]
     packed = pack_weights(values)
     assert packed.dtype == np.uint8 and packed.shape == (1 + 24 + 8 + 16,)
+    np.testing.assert_array_equal(PackedVariables([tf.Variable(value) for value in values])().numpy(), packed)
     for unpacked, value in zip(Unpacking(variables)(packed), values, strict=True):
         assert unpacked.dtype == value.dtype
         np.testing.assert_array_equal(unpacked, value)
