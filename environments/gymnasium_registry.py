@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError, did_you_mean, nearest
+from ..install_commands import install_command
 from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
@@ -82,7 +83,9 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     missing = missing_package(spec)
     if missing is not None:
         package, extra = missing
-        raise CallboardError(f"environment {id!r} needs the package {package!r}: pip install 'callboard[{extra}]'")
+        raise CallboardError(
+            f"environment {id!r} needs the package {package!r}: {install_command(f'callboard[{extra}]')}"
+        )
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
     limit = options.get("max_episode_steps")
@@ -178,8 +181,8 @@ def refuse_old_atari(id: str) -> None:
     games = atari_ids()
     if kind and not games:
         raise CallboardError(
-            f"environment {id!r} is an old name of an Atari game, and ale-py is not installed: pip install "
-            "'callboard[atari]'"
+            f"environment {id!r} is an old name of an Atari game, and ale-py is not installed: "
+            + install_command("callboard[atari]")
         )
     if f"ALE/{game}-v5" not in games:
         return

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from ..errors import CallboardError, did_you_mean, nearest, suggestion
+from ..install_commands import install_command
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -51,7 +52,7 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
     Args:
       name: the environment that is being made.
       package: name of the package on PyPI.
-      install: argument of `pip install`.
+      install: what to install, as pip takes it.
 
     Raises:
       CallboardError: if the import fails.
@@ -61,7 +62,7 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise CallboardError(
-            f"environment {name!r} needs the package {package!r} ({reason}): pip install {install!r}"
+            f"environment {name!r} needs the package {package!r} ({reason}): {install_command(install)}"
         ) from error
 
 

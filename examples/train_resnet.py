@@ -27,13 +27,14 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from callboard.errors import CallboardError, suggestion  # noqa: E402
+from callboard.install_commands import install_command  # noqa: E402
 from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4
 SIZE = 32
 """Height and width of images that have several sizes, in pixels."""
 EPOCHS = "epochs"
-INSTALL = "pip install tensorflow-datasets 'tensorflow-metadata<1.17'"
+INSTALL = ("tensorflow-datasets", "tensorflow-metadata<1.17")
 """Newer versions of tensorflow-metadata need a newer protobuf than TensorFlow 2.12."""
 PICTURES = ("png", "svg", "pdf")
 TEST_BATCH = 250
@@ -197,7 +198,7 @@ def check_plot(path: pathlib.Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise CallboardError(f"--plot needs matplotlib ({error}): pip install 'callboard[plot]'") from error
+        raise CallboardError(f"--plot needs matplotlib ({error}): {install_command('callboard[plot]')}") from error
 
 
 def plot(data: Data, options: argparse.Namespace) -> None:
@@ -290,7 +291,7 @@ def load_tensorflow_dataset(
 
         tfds.core  # noqa: B018  It is imported only now.
     except (ImportError, AttributeError) as error:
-        raise CallboardError(f"{name} needs tensorflow_datasets ({error}): {INSTALL}") from error
+        raise CallboardError(f"{name} needs tensorflow_datasets ({error}): {install_command(*INSTALL)}") from error
     try:
         builder = tfds.builder(name, data_dir=directory)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:

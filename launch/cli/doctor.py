@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from ...install_commands import install_command
 from ..listen_filter import refusal
 from ..package_versions import PINS, version_of
 from ..ports import reserve_any
@@ -88,7 +89,7 @@ def _tensorboard() -> list[Finding]:
     if done.returncode == 0:
         return [Finding("TensorBoard", True, version_of("tensorboard") or "yes")]
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-    advice = f"`{sys.executable} -m pip install 'setuptools<81'` lets it start; runs do not need it"
+    advice = f"`{install_command('setuptools<81')}` lets it start; runs do not need it"
     return [Finding("TensorBoard", False, last, advice)]
 
 

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from ...errors import CallboardError
+from ...install_commands import install_command
 from .comparison import Comparison
 from .score_statistics import curve_spread
 
@@ -26,7 +27,7 @@ def check_plot(path: pathlib.Path | None) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise CallboardError(f"plots need Matplotlib; install callboard[plot] ({error})") from error
+        raise CallboardError(f"plots need Matplotlib ({error}): {install_command('callboard[plot]')}") from error
     if path is None:
         return
     if path.suffix not in _FORMATS:

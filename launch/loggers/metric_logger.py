@@ -15,6 +15,7 @@ from typing import Any
 
 from ...atomic_files import write_file
 from ...errors import CallboardError, unknown
+from ...install_commands import install_command
 from ...named_objects import import_object
 
 _MODULES = {"wandb": ("wandb_logger:WandbLogger", "wandb"), "mlflow": ("mlflow_logger:MlflowLogger", "mlflow")}
@@ -111,7 +112,7 @@ def require_package(package: str, extra: str, otherwise: str) -> None:
       CallboardError: the package is not installed; names the extra that installs it.
     """
     if importlib.util.find_spec(package) is None:
-        raise CallboardError(f"{package} is not installed: pip install 'callboard[{extra}]', or {otherwise}")
+        raise CallboardError(f"{package} is not installed: {install_command(f'callboard[{extra}]')}, or {otherwise}")
 
 
 def make_logger(name: str) -> MetricLogger:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...atomic_files import file_draft
 from ...errors import CallboardError
+from ...install_commands import install_command
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from .layout import KEEP_MARK, POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
 
@@ -44,7 +45,9 @@ class Storage:
         try:
             import fsspec
         except ImportError as error:
-            raise CallboardError(f"the run directory {url} needs the package fsspec; install callboard[ray]") from error
+            raise CallboardError(
+                f"the run directory {url} needs the package fsspec: {install_command('callboard[ray]')}"
+            ) from error
         self.url = url
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)

@@ -14,6 +14,7 @@ from ...agents.registry import agent_name
 from ...atomic_files import write_file
 from ...environments import is_multi_agent
 from ...errors import CallboardError, unknown
+from ...install_commands import install_command
 from ...named_objects import import_object, pickled_with_program, unpickle_with_program
 from ...nested_settings import Field, declared_fields
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, field_types, shown
@@ -239,7 +240,7 @@ class Tuning:
         if self.space().has_grid:
             raise CallboardError("--sampler optuna tries no grid; write choice(...) in place of grid(...)")
         if importlib.util.find_spec("optuna") is None:
-            raise CallboardError("--sampler optuna needs Optuna; install callboard[optuna]")
+            raise CallboardError(f"--sampler optuna needs Optuna: {install_command('callboard[optuna]')}")
 
     def _check_launcher(self) -> None:
         known = [name for name in LAUNCHERS if launcher_class(name).in_this_process is True]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ...install_commands import install_command
 from .records import Trial
 from .search_definition import Tuning
 from .search_space import Choice
@@ -26,7 +27,7 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
         from matplotlib.figure import Figure
         from matplotlib.lines import Line2D
     except ImportError as error:
-        raise CallboardError(f"plots need Matplotlib; install callboard[plot] ({error})") from error
+        raise CallboardError(f"plots need Matplotlib ({error}): {install_command('callboard[plot]')}") from error
     with_value = [trial for trial in sorted(trials, key=lambda trial: trial.number) if trial.best is not None]
     if not with_value:
         raise CallboardError(f"there is nothing to plot: no trial has a value of {tuning.metric} yet")

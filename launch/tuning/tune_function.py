@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ...install_commands import install_command
 from ...nested_settings import declared_fields
 from ...setting_reader import check_argument_names, flat_values
 from ..experiment import Experiment
@@ -111,4 +112,4 @@ def check_ray() -> None:
     try:
         import ray.tune  # noqa: F401
     except ImportError as error:
-        raise CallboardError(f"callboard tune needs Ray; install callboard[ray] ({error})") from error
+        raise CallboardError(f"callboard tune needs Ray ({error}): {install_command('callboard[ray]')}") from error

@@ -24,10 +24,11 @@ def error_of(name, **options):
 
 @pytest.mark.skipif(importlib.util.find_spec("pettingzoo") is not None, reason="pettingzoo is installed")
 def test_a_missing_package():
-    assert error_of("pettingzoo:classic.connect_four_v3") == (
-        "environment 'pettingzoo:classic.connect_four_v3' needs the package 'pettingzoo' (No module named "
-        "'pettingzoo'): pip install 'callboard[pettingzoo]'"
+    error = error_of("pettingzoo:classic.connect_four_v3")
+    assert error.startswith(
+        "environment 'pettingzoo:classic.connect_four_v3' needs the package 'pettingzoo' (No module"
     )
+    assert error.endswith("pip install 'callboard[pettingzoo]'")
     assert pettingzoo_names() == []
 
 

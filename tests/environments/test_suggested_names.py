@@ -29,7 +29,7 @@ def problem(name, options=()):
         environments.check(name, dict(options))
     except CallboardError as error:
         text = str(error)
-        needs = re.fullmatch(r".* needs the package '\w+': pip install 'callboard\[[\w-]+\]'", text)
+        needs = re.fullmatch(r".* needs the package '\w+': .*pip install 'callboard\[[\w-]+\]'", text)
         return None if needs or "No module named" in text else text
     return None
 

@@ -88,4 +88,4 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch, name, modu
         environments.make(name, 2, [0, 1])
     message = str(caught.value)
     assert message.startswith(f"environment {name!r} needs the package {package!r} (")
-    assert message.endswith(f"): pip install {install!r}") and "\n" not in message
+    assert message.endswith(f"pip install {install!r}") and "\n" not in message

@@ -186,10 +186,9 @@ def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys, 
     monkeypatch.delitem(sys.modules, "tensorflow_datasets", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Hider(), *sys.meta_path])
     assert example.main(["--data", "cifar10", "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err == (
-        "train_resnet: cifar10 needs tensorflow_datasets (No module named 'tensorflow_datasets'): "
-        "pip install tensorflow-datasets 'tensorflow-metadata<1.17'\n"
-    )
+    error = capsys.readouterr().err
+    assert error.startswith("train_resnet: cifar10 needs tensorflow_datasets (No module named 'tensorflow_datasets'): ")
+    assert error.endswith("pip install 'tensorflow-datasets' 'tensorflow-metadata<1.17'\n")
 
 
 def test_a_dataset_of_any_name_and_of_images_of_several_sizes(example, tmp_path):
@@ -234,7 +233,7 @@ def test_a_picture_of_the_network(example, tmp_path, monkeypatch):
     # A box for each of 3 blocks, and for what is before and after them.
     assert pixels.shape[0] > 400 and pixels[..., :3].min() < 100
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CallboardError, match=r"--plot needs matplotlib \(.*\): pip install 'callboard\[plot\]'$"):
+    with pytest.raises(CallboardError, match=r"--plot needs matplotlib \(.*\): .*pip install 'callboard\[plot\]'$"):
         example.check_plot(options.plot)
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 
 from ....deadlines import wait_until
 from ....errors import CallboardError
+from ....install_commands import install_command
 from ...temporary_files import removed_afterwards
 from .cluster_address import check_address
 
@@ -22,7 +23,7 @@ try:
     import ray
     from ray._private import services
 except ImportError as error:
-    raise CallboardError("Ray is not installed; install callboard[ray]") from error
+    raise CallboardError(f"Ray is not installed: {install_command('callboard[ray]')}") from error
 
 _STARTS = 3
 _DIAL_SECONDS = 10.0

@@ -70,5 +70,5 @@ def test_a_file_that_cannot_be_a_plot_is_refused(name, message, tmp_path):
 
 def test_without_matplotlib_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CallboardError, match=r"plots need Matplotlib; install callboard\[plot\]"):
+    with pytest.raises(CallboardError, match=r"plots need Matplotlib \(.*\): .*pip install 'callboard\[plot\]'"):
         check_plot(None)

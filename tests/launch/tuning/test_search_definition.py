@@ -167,7 +167,7 @@ def test_a_function_that_is_given_in_python_is_written_by_its_name(tuning, direc
 
 def test_without_optuna_one_line_says_how_to_get_it(tuning, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CallboardError, match=r"--sampler optuna needs Optuna; install callboard\[optuna\]"):
+    with pytest.raises(CallboardError, match=r"--sampler optuna needs Optuna: .*pip install .*'callboard\[optuna\]'"):
         tuning(sampler="optuna").check()
 
 
