@@ -1,6 +1,7 @@
 """Callboard: training reinforcement-learning agents with many actors and few learners."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ __all__ = [
     "run",
     "tune",
 ]
+
+# TensorFlow and Courier read it when they are imported, which happens later; a level that is set already remains.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.

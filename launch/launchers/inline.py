@@ -37,7 +37,7 @@ from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
 from .launcher import REPORT_STEPS
-from .log_files import logged_to
+from .one_process_logs import logged_in
 from .progress_watchdog import Overdue
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
@@ -107,7 +107,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(begun(run))
-        stack.enter_context(logged_to(run.directory.log("run"), run.experiment.log_level))
+        stack.enter_context(logged_in(run))
         stack.enter_context(stop_signals(interrupt))
         roles = make_local_nodes(program, stop, send)
         watch = TurnWatch(

@@ -14,7 +14,6 @@ import pathlib
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,10 +37,15 @@ def redirect_output(log: str) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    sys.stdout, sys.stderr = _text_output(1), _text_output(2)
+    sys.stdout, sys.stderr = text_output(1), text_output(2)
     if log not in _bounded:
         _bounded.add(log)
-        threading.Thread(target=_keep_bounded, args=(pathlib.Path(log),), name="log-size", daemon=True).start()
+        keep_bounded(pathlib.Path(log), threading.Event())
+
+
+def keep_bounded(log: pathlib.Path, end: threading.Event) -> None:
+    """Starts a thread that keeps a log bounded until `end` is set."""
+    threading.Thread(target=_keep_bounded, args=(log, end), name="log-size", daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -93,10 +97,11 @@ def bound_log(log: pathlib.Path, limit: int = _LIMIT_BYTES) -> None:
         os.truncate(log, 0)
 
 
-def _keep_bounded(log: pathlib.Path) -> None:
+def _keep_bounded(log: pathlib.Path, end: threading.Event) -> None:
     while True:
         bound_log(log)
-        time.sleep(_LOOK_SECONDS)
+        if end.wait(_LOOK_SECONDS):
+            return
 
 
 class OutputFile(io.FileIO):
@@ -108,6 +113,7 @@ class OutputFile(io.FileIO):
         return memoryview(data).nbytes
 
 
-def _text_output(descriptor: int) -> io.TextIOWrapper:
+def text_output(descriptor: int) -> io.TextIOWrapper:
+    """Returns a text stream to a descriptor, which drops what it cannot write."""
     binary = io.BufferedWriter(OutputFile(descriptor, "w", closefd=False))
     return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)

@@ -9,8 +9,8 @@ from ..checked_run import Run
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from .addresses import reserved_ports
-from .log_files import logged_to
 from .node_thread import ThreadWorker
+from .one_process_logs import logged_in
 from .run_outcome import Monitor, Outcome
 from .supervisor import Event, Supervised, Supervisor
 
@@ -18,7 +18,7 @@ from .supervisor import Event, Supervised, Supervisor
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with reserved_ports(program) as ports, begun(run), logged_to(run.directory.log("run"), run.experiment.log_level):
+    with reserved_ports(program) as ports, begun(run), logged_in(run):
         nodes = [
             Supervised(
                 node.name,

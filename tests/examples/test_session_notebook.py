@@ -19,5 +19,9 @@ def test_a_session_works_in_a_notebook(tmp_path, monkeypatch):
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     *_, last = (cell for cell in notebook.cells if cell.cell_type == "code")
     assert "'its session has ended'" in last.outputs[-1].data["text/plain"]
+    printed = [
+        output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"
+    ]
+    assert not printed, printed
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert list((run_dir / "checkpoints").glob("0*")) and not (run_dir / "tmp").exists()
