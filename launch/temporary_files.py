@@ -35,7 +35,7 @@ done
 @contextlib.contextmanager
 def temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
     """Makes a directory the place of temporary files, such as AutoGraph's, within the context."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield

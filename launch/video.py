@@ -145,7 +145,7 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
 @contextlib.contextmanager
 def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
     """Yields a function that writes the next frame, because an episode may be too long to keep in memory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     with file_draft(path) as draft, imageio.imopen(draft, "w", plugin="pyav") as file:
         file.init_video_stream("libx264", fps=frames_per_second)
         yield file.write_frame

@@ -137,7 +137,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             except _RAISED as error:
                 if outcome.failed_node is None:
                     outcome.failed(current, error_text(error))
-                else:
+                elif one_line(error) != outcome.error:
                     monitor.notify(f"{current}: {one_line(error)}")
         watch.close()
         if outcome.failed_node is not None:

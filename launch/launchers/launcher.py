@@ -26,6 +26,7 @@ from ...errors import CallboardError
 from ...setting_types import check_ranges
 from ..checked_run import Run
 from ..experiment import Experiment
+from ..run_directory.directory_identity import held_directory
 from ..run_directory.layout import RunDirectory
 from ..run_directory.new_or_resumed import check_state, find_run_directory
 from ..run_directory.remote_storage import is_url
@@ -146,7 +147,7 @@ class Launcher(abc.ABC):
         directory = find_run_directory(experiment, resume, overwrite=overwrite)
         with locked(directory, directory.lock(), self.name):
             # Another run may have started and ended since the directory was chosen.
-            yield check_state(directory, experiment.run_dir or directory.path, resume, overwrite)
+            yield check_state(directory.identified(), experiment.run_dir or directory.path, resume, overwrite)
 
     def local_part(self, experiment: Experiment) -> LocalPart:
         """Returns which part of the run is on this machine."""
@@ -185,7 +186,11 @@ def locked(directory: RunDirectory, lock_file: pathlib.Path, launcher: str) -> I
       launcher: name of the launcher, for the error message that a second run gets.
     """
     what = f"--launcher {launcher}"
-    with run_lock(lock_file, what) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(run_lock(lock_file, what))
+        stack.enter_context(held_directory(directory.path))
+        stack.enter_context(held_open(lock))
+        stack.enter_context(removed_afterwards(directory.temporary, [lock]))
         # Left by a launcher that was killed before it could remove it.
         shutil.rmtree(directory.temporary, ignore_errors=True)
         yield

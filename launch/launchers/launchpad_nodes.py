@@ -221,6 +221,7 @@ class SupervisingNode(GraphNode):
         # Launchpad waits for the nodes in functions that are called earlier at the exit.
         atexit.register(files.close)
         files.enter_context(locked(self._run.directory, self._run.directory.lock(), launcher.name))
+        self.move_to(self._run.directory.identified())
         files.enter_context(begun(self._run))
 
 

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from ...guarded_files import open_regular
+
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(message)s"
 LOG_TIME_FORMAT = "%H:%M:%S"
 
@@ -33,7 +35,7 @@ def redirect_output(log: str) -> None:
     Args:
       log: path of the file, to which output is appended.
     """
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -1,5 +1,6 @@
 """Set-up shared by all processes that run a node, under every launcher."""
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -27,7 +28,8 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
     if log is not None:
         redirect_output(log)
     faulthandler.enable(2)
-    os.makedirs(temporary, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(temporary, 0o700)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary
     level = getattr(logging, policy.log_level.upper())

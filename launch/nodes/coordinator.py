@@ -70,7 +70,7 @@ class Coordinator(Node):
         self._experiment = run.experiment
         self._clock = clock
         self._lock = threading.Lock()
-        self._address_file, self._socket = run.directory.coordinator, run.directory.socket
+        self._directory = run.directory
         self._opened = contextlib.ExitStack()
         self._policies = tuple(run.policies) or ("",)
         """The policies that learn; one without a name if the environment has one agent."""
@@ -295,6 +295,7 @@ class Coordinator(Node):
         """
         now = self._clock()
         if now >= self._next_status:
+            self._directory.check_same()
             self._next_status = now + _STATUS_SECONDS
             with self._lock:
                 self._metrics.unreported = environment_steps, learner_steps
@@ -325,10 +326,10 @@ class Coordinator(Node):
 
     def setup(self) -> None:
         methods = (self.overview, self.stacks, self.request_stacks, self.replied_stacks)
-        self._opened.enter_context(served_at(self._socket, {method.__name__: method for method in methods}))
+        self._opened.enter_context(served_at(self._directory.socket, {method.__name__: method for method in methods}))
         # A process that reads the address may call at the socket at once.
         if self.context.port is not None or self.context.cooperative:
-            announce(self._address_file, self.context.port)
+            announce(self._directory.coordinator, self.context.port)
         if self._experiment.listen == "all":
             self.context.notify(
                 'the ports of this run are open to all machines (listen all); see the documentation\'s page "Security"'
@@ -342,6 +343,7 @@ class Coordinator(Node):
 
     def step(self) -> None:
         self.context.progress.works("serving")
+        self._directory.check_same()
         now = self._clock()
         with self._lock:
             self._overview.update_own()
@@ -369,13 +371,15 @@ class Coordinator(Node):
         self._hooks.call("on_run_end")
         self._opened.close()
         with contextlib.suppress(OSError):
-            self._address_file.unlink(missing_ok=True)
+            self._directory.coordinator.unlink(missing_ok=True)
         self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
             sources = _of_other_nodes(self._counters.sources)
         self._metrics_writer.close()
+        if self._directory.is_lost:
+            return
         # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
             for checkpoints in self._checkpoints:
@@ -440,6 +444,8 @@ class Coordinator(Node):
             self._next_status = self._clock()
 
     def _save_counters(self) -> None:
+        if self._directory.is_lost:
+            return
         counts = {**self._rules.counts(), **self._hooks.counts}
         self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", counts)
         try:
@@ -467,6 +473,8 @@ class Coordinator(Node):
         return self._counters.total("environment_steps")
 
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
+        if self._directory.is_lost:
+            return  # TensorBoard's files would go into whatever is in its place.
         # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
         self._rows += 1

@@ -82,7 +82,7 @@ class ServedPolicies:
             self._taken_at[name] = environment_steps
             kept[number] = pack_weights([variable.numpy() for variable in policy.variables])
             try:
-                self._directory.snapshots.mkdir(parents=True, exist_ok=True)
+                self._directory.make(self._directory.snapshots)
                 save_policy(self._directory.snapshot(name, number), policy, environment_steps=environment_steps)
                 self._written = True
             except OSError as error:

@@ -36,6 +36,7 @@ class ReplayNode(ReportingNode):
         super().__init__(context, coordinator)
         self._agent = run.experiment.agent
         self._layout = run.layout
+        self._run_directory = run.directory
         self._directory = run.directory.replay(shard)
         self._shard = shard
         # Data that must be learned from while it is fresh is of no use after a restart.
@@ -51,6 +52,7 @@ class ReplayNode(ReportingNode):
         agent = self._agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
+        self._run_directory.make(self._directory)
         self._server = start_server(tables, self.context.port, self._directory, self._keeps, self.context.notify)
         port = self._server.port
         self.context.guard.close(port)

@@ -48,6 +48,7 @@ class Checkpoints:
     """
 
     def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning, keep: int = _KEEP):
+        self._run_directory = run_directory
         self.directory = run_directory.checkpoints
         self._notify = notify
         self._keep = keep
@@ -122,9 +123,10 @@ class Checkpoints:
         Raises:
           NotWritten: with the reason; no part of the checkpoint is left.
           NotFiniteError: a weight is NaN or infinite; no part of the checkpoint is left.
+          CallboardError: the run directory was renamed, deleted or replaced.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self._run_directory.make(self.directory)
             final = self._new_path(step)
             with directory_draft(final) as draft:
                 tf.train.Checkpoint(**modules).write(str(draft / "learner"))
@@ -137,6 +139,7 @@ class Checkpoints:
                     (draft / KEEP_MARK).touch()
                 write_manifest(draft)
         except (OSError, tf.errors.OpError) as error:
+            self._run_directory.check_same()
             raise NotWritten(file_error(error)) from error
         everything = [path for path in self._all() if not (path / KEEP_MARK).exists()]
         kept = newest_of_steps(everything, step_of, self._keep)

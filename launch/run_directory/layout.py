@@ -1,17 +1,23 @@
 """The layout of the run directory, which contains everything that a run writes."""
 
 import dataclasses
+import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ...atomic_files import remove_drafts, write_file
+from ...errors import CallboardError
+from ...guarded_files import read_regular
+from .directory_identity import DirectoryIdentity
 
 Entry = TypeVar("Entry")
 CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 """Names of checkpoints: the learner step, and a number if the step was saved several times."""
 _SNAPSHOT_NAME = re.compile(r"(.+)-(\d+)\.npz")
+
+_MODE = 0o700
 
 POLICIES = "policies"
 """Name of the directory that contains those of the policies of a run with several."""
@@ -49,11 +55,36 @@ class RunDirectory:
     """URL of the run directory if the run is stored remotely; `path` is then its local copy.  See `remote_storage`."""
     replaces: bool = False
     """Whether the run that begins there removes the files of another first, see `replaced_run`."""
+    identity: DirectoryIdentity | None = dataclasses.field(default=None, compare=False)
+    """The directory of the whole run, as it was when its launcher locked it; None if that is not checked."""
 
     def of_policy(self, name: str) -> "RunDirectory":
         """Returns the directory of one of several policies of the run."""
         below = f"{POLICIES}/{name}"
-        return RunDirectory(self.path / below, self.host, f"{self.url}/{below}" if self.url else "")
+        url = f"{self.url}/{below}" if self.url else ""
+        return RunDirectory(self.path / below, self.host, url, identity=self.identity)
+
+    def identified(self) -> "RunDirectory":
+        """Returns the directory, which exists, with its identity."""
+        return dataclasses.replace(self, identity=DirectoryIdentity.of(self.path))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether `check_same` raises an error."""
+        try:
+            self.check_same()
+        except CallboardError:
+            return True
+        return False
+
+    def check_same(self) -> None:
+        """Checks that the run still has its directory, if its identity is known.
+
+        Raises:
+          CallboardError: it was renamed, deleted or replaced.
+        """
+        if self.identity is not None:
+            self.identity.check()
 
     @property
     def policies(self) -> dict[str, "RunDirectory"]:
@@ -165,7 +196,7 @@ class RunDirectory:
     def end_of_run(self) -> str:
         """Returns why a run over several hosts has ended for good; empty if it has not, or was resumed."""
         try:
-            return self._end_marker.read_text().strip()
+            return read_regular(self._end_marker).decode("utf-8", "replace").strip()
         except OSError:
             return ""
 
@@ -181,10 +212,66 @@ class RunDirectory:
     def _end_marker(self) -> pathlib.Path:
         return self.path / "ended"
 
+    @property
+    def written(self) -> tuple[pathlib.Path, ...]:
+        """Everything that a run writes, except for `experiment` and what exists only while it runs."""
+        return (
+            self.checkpoints,
+            self.snapshots,
+            self.replay(0).parent,
+            self.path / POLICIES,
+            self.tensorboard,
+            self.videos,
+            self.log("any").parent,
+            self.metrics,
+            self.counters,
+            self.ratings,
+            self.control,
+            self.coordinator,
+            self.network,
+            self.environment,
+            self.path / "loggers.json",
+        )
+
     def create(self) -> None:
-        """Makes the directories; a new run directory is not readable by other users."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self.log("any").parent.mkdir(exist_ok=True)
+        """Makes the directories, which other users cannot read.
+
+        Raises:
+          CallboardError: a part of the directory is a symbolic link, so that the run would write elsewhere.
+          OSError: they cannot be made.
+        """
+        self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        for path in (*self.written, self.experiment):
+            for link in _links(path):
+                raise CallboardError(
+                    f"{link} is a symbolic link, and a run writes only into its own directory; remove the link, or "
+                    "name another directory"
+                )
+        for directory in (self.checkpoints, self.log("any").parent):
+            self.make(directory)
         for directory in (self.path, self.checkpoints):
             remove_drafts(directory)
+
+    def make(self, part: pathlib.Path) -> None:
+        """Makes a directory inside the run directory, which is not made again if a launcher has locked it.
+
+        Raises:
+          CallboardError: the run directory was renamed, deleted or replaced.
+          OSError: the directory cannot be made.
+        """
+        self.check_same()
+        if self.identity is None:
+            self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        whole = self.path if self.identity is None else self.identity.path
+        above = [whole / parent for parent in part.relative_to(whole).parents if parent.name]
+        for path in (*reversed(above), part):
+            path.mkdir(mode=_MODE, exist_ok=True)
+
+
+def _links(path: pathlib.Path) -> Iterator[str]:
+    """Yields the symbolic links among a path and everything below it."""
+    if path.is_symlink():
+        yield str(path)
+        return
+    for folder, folders, files in os.walk(path):
+        yield from (found for name in (*folders, *files) if os.path.islink(found := os.path.join(folder, name)))

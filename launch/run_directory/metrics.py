@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from ...guarded_files import open_regular, parse_json
 from .file_errors import file_error
 from .layout import RunDirectory
 from .tensorboard_writer import TensorBoardWriter
@@ -123,7 +124,7 @@ class RowFile:
     """
 
     def __init__(self, path: pathlib.Path):
-        self._file = path.open("ab", buffering=0)
+        self._file = open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), "ab", buffering=0)
         self.size = _end_of_rows(path)
         """Size of the file in bytes."""
         self._remove_rest()
@@ -157,7 +158,7 @@ class RowFile:
 
 def _end_of_rows(path: pathlib.Path) -> int:
     """Returns the offset in bytes of the end of the last complete row in a file."""
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         size = end = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         tail = file.read()
@@ -174,6 +175,6 @@ def _is_row(tail: bytes) -> bool:
     if not tail.endswith(_LINE_END):
         return False
     try:
-        return isinstance(json.loads(tail[:-1].rpartition(_LINE_END)[2]), dict)
+        return isinstance(parse_json(tail[:-1].rpartition(_LINE_END)[2]), dict)
     except ValueError:
         return False

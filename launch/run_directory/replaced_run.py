@@ -1,13 +1,13 @@
 """Runs that a new one in the same directory replaces: whether it may, and the removal of their files."""
 
 import contextlib
-import json
 import os
 import pathlib
 import shutil
 
 from ...errors import CallboardError
-from .layout import POLICIES, RunDirectory, is_checkpoint_name
+from ...guarded_files import read_json
+from .layout import RunDirectory, is_checkpoint_name
 
 
 def has_learned(directory: RunDirectory) -> bool:
@@ -40,24 +40,7 @@ def remove_run(directory: RunDirectory) -> None:
     Raises:
       OSError: a file could not be removed.
     """
-    written = (
-        directory.checkpoints,
-        directory.snapshots,
-        directory.replay(0).parent,
-        directory.path / POLICIES,
-        directory.tensorboard,
-        directory.videos,
-        directory.log("any").parent,
-        directory.metrics,
-        directory.counters,
-        directory.ratings,
-        directory.control,
-        directory.coordinator,
-        directory.network,
-        directory.environment,
-        directory.path / "loggers.json",
-    )
-    for path in written:
+    for path in directory.written:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -76,11 +59,11 @@ def _has_weights(directory: RunDirectory) -> bool:
 def _learner_steps(counters: pathlib.Path) -> int:
     """Returns the learner steps that a file of counters knows of; -1 if it cannot be read."""
     try:
-        sources = json.loads(counters.read_text(encoding="utf-8"))
+        sources = read_json(counters)
         return sum(int(count) for counts in sources.values() for name, count in counts.items() if _is_steps(name))
     except FileNotFoundError:
         return 0
-    except (OSError, ValueError, AttributeError, TypeError, OverflowError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return -1
 
 

@@ -24,6 +24,7 @@ import psutil
 
 from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...guarded_files import open_regular, parse_json
 from .remote_storage import Storage
 
 _REMAINS_SECONDS = 15.0
@@ -57,7 +58,7 @@ class Holder:
     def read(cls, content: bytes) -> "Holder | None":
         """Parses the output of `write`; returns None if `content` is something else."""
         try:
-            return cls(**json.loads(content))
+            return cls(**parse_json(content))
         except (ValueError, TypeError):
             return None
 
@@ -125,7 +126,7 @@ def hold_as_remains(path: pathlib.Path) -> bool:
       Whether it was taken; False if there is no such file, or if another process has locked it.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
     except OSError:
         return False
     try:
@@ -146,7 +147,7 @@ def check_not_running(path: pathlib.Path) -> None:
       CallboardError: another process runs there.
     """
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -160,7 +161,7 @@ def check_not_running(path: pathlib.Path) -> None:
 def _lock(path: pathlib.Path) -> int:
     deadline = Deadline(_REMAINS_SECONDS)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -184,7 +185,7 @@ def _lock(path: pathlib.Path) -> int:
 
 def _is_same(descriptor: int, path: pathlib.Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
 

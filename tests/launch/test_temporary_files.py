@@ -23,7 +23,7 @@ with removed_afterwards(pathlib.Path(sys.argv[1])):
 
 
 def test_they_are_removed_at_the_end(tmp_path):
-    directory = tmp_path / "run" / "tmp"
+    directory = tmp_path / "tmp"
     with removed_afterwards(directory), temporary_files_in(directory):
         with tempfile.NamedTemporaryFile(delete=False) as file:
             assert file.name.startswith(str(directory))

@@ -38,6 +38,7 @@ from .shared_settings import shared_settings
 _CALL_SECONDS = 3.0
 _PORT_SECONDS = 10.0
 _DIAL_SECONDS = 1.0
+_DIRECTORY_SECONDS = 2.0
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host: str) -> Outcome:
@@ -94,6 +95,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             monitor.notify(f"host {host}: joined the run of {cluster.first}, with {names}")
         with begun(run):
             member.start()
+            stack.enter_context(_watched(run.directory, host, events))
             own_ports = {node.name: first_port(addresses[node.name]) for node in nodes}
             try:
                 outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, member)
@@ -116,6 +118,26 @@ def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:
         return "" if reason == before else reason
 
     return end_of_run
+
+
+@contextlib.contextmanager
+def _watched(directory: RunDirectory, host: str, events: "queue.SimpleQueue[Event]") -> Iterator[None]:
+    """Ends the run if this host's directory was renamed, deleted or replaced; the coordinator's may be another one."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_DIRECTORY_SECONDS):
+            try:
+                directory.check_same()
+            except CallboardError as error:
+                events.put(Event("", "failed", (f"host {host}", str(error))))
+                return
+
+    threading.Thread(target=watch, name="directory-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 @contextlib.contextmanager

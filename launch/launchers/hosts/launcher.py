@@ -75,7 +75,7 @@ class HostsLauncher(Launcher):
         """
         directory = self._find_directory(experiment, resume, overwrite)
         with locked(directory, directory.lock(self.is_first), self.name):
-            yield directory
+            yield directory.identified()
 
     def local_part(self, experiment: Experiment) -> LocalPart:
         learners, shards = (self.placement.placement[label] for label in ("learner", "replay"))

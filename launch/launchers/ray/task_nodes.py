@@ -25,7 +25,7 @@ class TaskCoordinator(Coordinator):
     """A coordinator that stops all tasks if a learner that has reported is then silent for a minute."""
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
-        run.directory.checkpoints.mkdir(parents=True, exist_ok=True)
+        run.directory.create()
         super().__init__(context, run, clock)
         self._silence = Deadline(math.inf, clock)
 

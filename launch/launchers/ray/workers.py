@@ -201,7 +201,9 @@ class RayNode:
                 f"the run directory {directory.path} is not there on {socket.gethostname()}: take one on storage that "
                 "all machines of the cluster share, or a URL such as s3://bucket/run"
             )
-        return self._run(incarnation, directory, directory.temporary / incarnation.node.name.replace("/", "-"))
+        temporary = directory.temporary / incarnation.node.name.replace("/", "-")
+        directory.make(temporary)
+        return self._run(incarnation, directory, temporary)
 
     def _run_with_copy(self, incarnation: Incarnation) -> Exit:
         """Runs in a directory of this machine, and uploads what the node writes there."""

@@ -13,7 +13,7 @@ from callboard.launch.nodes.node import NodePolicy
 
 
 def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
-    log, temporary = tmp_path / "actor-0.log", tmp_path / "tmp" / "actor-0"
+    log, temporary = tmp_path / "actor-0.log", tmp_path / "tmp"
     server = ForkServer(preload="json")
     try:
         process = server.fork(forked_functions.prepare_for_a_node, str(log), str(temporary))

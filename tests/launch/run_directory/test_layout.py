@@ -1,9 +1,11 @@
 """The paths in a run directory, who may read it, and the mark that a run has ended."""
 
+import os
 import stat
 
 import pytest
 
+from callboard.errors import CallboardError
 from callboard.launch.run_directory.layout import RunDirectory, is_checkpoint_name, newest_of_steps
 
 
@@ -73,3 +75,28 @@ def test_the_newest_checkpoint_of_every_step_is_kept():
     assert kept(["3", "3.1", "3.2"], 2) == ["3.1", "3.2"]
     assert kept(["3", "3.1"], 1) == ["3.1"]
     assert kept(["1"], 2) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["checkpoints", "logs", "metrics.jsonl", "experiment.yaml", "tensorboard", "checkpoints/best.npz", "replay/0"],
+)
+def test_a_directory_with_a_link_in_it_is_refused(part, directory, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link = directory.path / part
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CallboardError, match=f"^{link} is a symbolic link, and a run writes only into its own"):
+        directory.create()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_parts_that_are_made_later_are_not_readable_by_others_either(directory):
+    before = os.umask(0)
+    try:
+        directory.create()
+        directory.make(directory.replay(3))
+    finally:
+        os.umask(before)
+    for path in (directory.path, *directory.path.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700

@@ -15,7 +15,7 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.run_directory import run_lock as module
 from callboard.launch.run_directory.remote_storage import Storage
-from callboard.launch.run_directory.run_lock import Holder, hold_as_remains, run_lease, run_lock
+from callboard.launch.run_directory.run_lock import Holder, check_not_running, hold_as_remains, run_lease, run_lock
 
 REFUSAL = f"a run is active in .*, by process {os.getpid()} on {re.escape(socket.gethostname())}"
 
@@ -131,3 +131,21 @@ def test_a_lease_that_is_no_longer_renewed_is_taken_over(storage, tmp_path, monk
         with run_lease(storage, "--launcher ray", said.append):
             assert Holder.read((tmp_path / "run" / "lock").read_bytes()).pid == os.getpid()
     assert len(said) == 1 and "on elsewhere (--launcher ray), and is taken over" in said[0]
+
+
+def test_a_lock_that_is_a_link_or_a_pipe_overwrites_nothing_and_is_not_waited_for(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "lock").symlink_to(victim)
+    (tmp_path / "piped").mkdir()
+    os.mkfifo(tmp_path / "piped" / "lock")
+    for name, problem in (("linked", "is a symbolic link"), ("piped", "is no regular file")):
+        path = tmp_path / name / "lock"
+        check_not_running(path)
+        assert not hold_as_remains(path)
+        with pytest.raises(CallboardError, match=rf"^the run directory .* cannot be written \(lock {problem}\); name"):
+            with run_lock(path, "--launcher inline"):
+                pass
+        assert os.path.lexists(path)
+    assert victim.read_text() == "precious"

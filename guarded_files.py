@@ -1,0 +1,102 @@
+"""Opens and reads files of directories that others may have prepared: regular files of limited size, no links.
+
+A file is opened without following a symbolic link and without waiting, as a named pipe would make it, and only if it is
+a regular file.  JSON is read as its standard defines it, without `NaN` and `Infinity` and without numbers that no
+double can hold.
+
+This module is at the lowest level because manifests, checkpoints of replay and files of runs are read through it.
+"""
+
+import errno
+import json
+import math
+import os
+import pathlib
+import stat
+from typing import Any, NoReturn
+
+_MOST_BYTES = 2**26
+_LARGEST = 2.0**64
+"""Bound on whole numbers in JSON: all bounds of integer dtypes are below."""
+
+
+def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Opens a regular file and returns its descriptor.
+
+    Args:
+      path: path of the file; the last part of it must not be a symbolic link.
+      flags: as for `os.open`.
+      mode: permissions of a file that is created.
+
+    Raises:
+      OSError: the file cannot be opened, or it is a link, a directory, a pipe or a device; `strerror` says so.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _refused(path, "is a symbolic link") from error
+        if error.errno == errno.ENXIO:
+            raise _refused(path, "is no regular file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _refused(path, "is no regular file")
+    return descriptor
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> bytes:
+    """Returns the content of a regular file.
+
+    Raises:
+      OSError: as `open_regular`, or the file is larger than `most_bytes`.
+    """
+    with open(open_regular(path), "rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise _refused(path, f"has more than {most_bytes:,} bytes", errno.EFBIG)
+    return content
+
+
+def read_json(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Any:
+    """Returns the JSON value in a regular file.
+
+    Raises:
+      OSError: as `read_regular`.
+      ValueError: as `parse_json`, or `path` cannot be a path.
+    """
+    return parse_json(read_regular(path, most_bytes))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the value that a JSON text, in UTF-8, stands for.
+
+    Raises:
+      ValueError: the text is not JSON, nested too deeply, or a number in it is too large for a double.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        return json.loads(decoded, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _int(text: str) -> int:
+    if abs(float(text)) > _LARGEST:
+        raise ValueError("a number is too large")
+    return int(text)
+
+
+def _refused(path: str | os.PathLike[str], why: str, number: int = errno.EINVAL) -> OSError:
+    return OSError(number, f"{pathlib.Path(path).name} {why}", str(path))
