@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .callbacks import Callbacks
     from .errors import CallboardError
-    from .launch.acting_policy import ActingPolicy
     from .launch.comparison.compared_runs import compare
     from .launch.experiment import Experiment
-    from .launch.policy_loading import load_policy
     from .launch.result import Result
     from .launch.run import run
-    from .launch.saved_runs import evaluate, export
     from .launch.session import Session
+    from .launch.trained.acting_policy import ActingPolicy
+    from .launch.trained.policy_loading import load_policy
+    from .launch.trained.saved_runs import evaluate, export
     from .launch.tuning.tune_function import tune
 
 __version__ = "0.2.0"
@@ -40,16 +40,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
 _MODULES = {
-    "ActingPolicy": ".launch.acting_policy",
+    "ActingPolicy": ".launch.trained.acting_policy",
     "CallboardError": ".errors",
     "Callbacks": ".callbacks",
     "Experiment": ".launch.experiment",
     "Result": ".launch.result",
     "Session": ".launch.session",
     "compare": ".launch.comparison.compared_runs",
-    "evaluate": ".launch.saved_runs",
-    "export": ".launch.saved_runs",
-    "load_policy": ".launch.policy_loading",
+    "evaluate": ".launch.trained.saved_runs",
+    "export": ".launch.trained.saved_runs",
+    "load_policy": ".launch.trained.policy_loading",
     "run": ".launch.run",
     "tune": ".launch.tuning.tune_function",
 }

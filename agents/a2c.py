@@ -10,24 +10,24 @@ import tensorflow as tf
 from ..data import Layout, Nest, Sample, Timestep, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network, policy_value_network
-from ..networks.popart import updated_return_scale
+from ..networks.heads.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
-from .a2c_settings import A2CSettings
-from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
-from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
+from .learning.fast_function import CompiledOnFirstCall
+from .learning.on_policy import FreshBatches, check_sizes, joined
+from .learning.reward_normalizer import returns_discount
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import sum_over_replicas
 from .losses.rewards import learning_reward
-from .network_inputs import sequence_inputs
-from .on_policy import FreshBatches, check_sizes, joined
 from .optimizers import make_objective
-from .ppo_policy import PpoNetworks, PpoPolicy
-from .reward_normalizer import returns_discount
+from .policies.action_checks import check_discrete_or_bounded
+from .policies.network_inputs import sequence_inputs
+from .policies.ppo_policy import PpoNetworks, PpoPolicy
+from .settings.a2c_settings import A2CSettings
 
 
 class A2CExtras(NamedTuple):

@@ -19,18 +19,18 @@ from ..networks.factory import check_network
 from ..networks.network import Network
 from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C, A2CPolicy
-from .a2c_settings import AdvantageSettings
-from .a3c_settings import A3CSettings
-from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
-from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
-from .gradient_writer import GradientWriter, with_gradient
-from .live_settings import with_value
+from .learning.fast_function import CompiledOnFirstCall
+from .learning.gradient_writer import GradientWriter, with_gradient
+from .learning.live_settings import with_value
+from .learning.reward_normalizer import returns_discount
 from .optimizers import make_objective
-from .ppo_policy import PpoNetworks
-from .reward_normalizer import returns_discount
+from .policies.action_checks import check_discrete_or_bounded
+from .policies.ppo_policy import PpoNetworks
 from .schedules import Schedule
+from .settings.a2c_settings import AdvantageSettings
+from .settings.a3c_settings import A3CSettings
 
 _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")
 """A2C's metrics of a loss, in alphabetical order."""

@@ -12,8 +12,8 @@ from ..data import Layout, Nest, Record, Timestep, Version, rebuilt, version_col
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
-from .fast_function import CompiledFunction
-from .finite_checks import all_finite, check_finite, check_policy
+from .learning.fast_function import CompiledFunction
+from .learning.finite_checks import all_finite, check_finite, check_policy
 
 
 class Episode(NamedTuple):

@@ -11,28 +11,28 @@ from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Record, Sample, Timestep
 from ..errors import CallboardError
+from ..networks.actions.legal_actions import mask_illegal
 from ..networks.factory import check_network, q_network
-from ..networks.legal_actions import mask_illegal
 from ..networks.network import Inputs, Network
 from ..networks.random_streams import Stream, stream_seed
 from ..networks.stochastic_layers import sampling
 from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
 from ..transitions import valid_transitions
-from .action_checks import check_discrete
 from .agent import Agent, Mode
-from .apex_settings import ApexSettings
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
+from .learning.value_distributions import ValueDistribution
 from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, bootstrapped, double_q_target, td_error, td_loss
 from .losses.replicas import global_index, largest_over_replicas
 from .losses.rewards import learning_reward
-from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
-from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
-from .value_distributions import ValueDistribution
+from .policies.action_checks import check_discrete
+from .settings.apex_settings import ApexSettings
 
 
 class ApexExtras(NamedTuple):

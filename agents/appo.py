@@ -8,11 +8,11 @@ import dataclasses
 
 import tensorflow as tf
 
-from .appo_settings import AppoSettings
 from .impala import Impala, PolicyTerms
 from .losses.ppo import approximate_kl, clipped_surrogate_loss
 from .losses.shapes import where_valid
 from .losses.vtrace import VTrace
+from .settings.appo_settings import AppoSettings
 
 
 @dataclasses.dataclass(frozen=True)

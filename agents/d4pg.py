@@ -7,7 +7,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Sample
-from ..networks.deterministic_actor_critic import (
+from ..networks.actor_critics.deterministic_actor_critic import (
     CategoricalCritic,
     DeterministicActorCritic,
     deterministic_actor_critic,
@@ -17,16 +17,16 @@ from ..networks.target_update import copy_weights_every
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .d4pg_settings import D4PGSettings
-from .deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.categorical import categorical_loss, mean_value, projected_target, support
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
-from .reward_normalizer import make_reward_normalizer, returns_discount
+from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
+from .settings.d4pg_settings import D4PGSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,23 +12,22 @@ import tree
 
 from ..data import Layout, Nest, Sample, Timestep
 from ..networks import stateless_random as noise
-from ..networks.deterministic_actor_critic import (
+from ..networks.actor_critics.deterministic_actor_critic import (
     CategoricalCritic,
     DeterministicActorCritic,
     deterministic_actor_critic,
 )
+from ..networks.actor_critics.mpo_networks import GaussianHead, MpoDuals
 from ..networks.distributions import DiagonalGaussian
-from ..networks.mpo_networks import GaussianHead, MpoDuals
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights_every
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .deterministic_policy import DeterministicNetworks, check_bounded
-from .dmpo_settings import DMPOSettings
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 from .losses.categorical import categorical_loss, mean_value, projected_target, support
 from .losses.mpo import (
     decoupled_improvement,
@@ -41,9 +40,10 @@ from .losses.n_step import n_step_window, take_along_time
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
-from .network_inputs import ActingNetwork
 from .optimizers import make_objective
-from .reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
+from .policies.deterministic_policy import DeterministicNetworks, check_bounded
+from .policies.network_inputs import ActingNetwork
+from .settings.dmpo_settings import DMPOSettings
 
 
 class DMPONetworks(DeterministicNetworks):

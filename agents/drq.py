@@ -10,17 +10,17 @@ from .. import specs
 from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
 from ..networks.action_policy import is_single_box
-from ..networks.actor_critic import ActorCritic
-from ..networks.augmentation import shifted_observations
+from ..networks.actor_critics.actor_critic import ActorCritic
+from ..networks.actor_critics.shared_encoder import FILTERS, shared_encoder_networks
 from ..networks.random_streams import Stream, stream_seed
-from ..networks.shared_encoder import FILTERS, shared_encoder_networks
-from ..networks.torsos import check_filters
+from ..networks.torsos.augmentation import shifted_observations
+from ..networks.torsos.torsos import check_filters
 from ..replay import stacked_spec
-from .drq_settings import DrQSettings
+from .learning.reward_normalizer import make_reward_normalizer
 from .losses.replicas import global_index
-from .reward_normalizer import make_reward_normalizer
+from .policies.sac_policy import SacNetworks
 from .sac import Sac, SoftTerms
-from .sac_policy import SacNetworks
+from .settings.drq_settings import DrQSettings
 
 
 @dataclasses.dataclass(frozen=True)

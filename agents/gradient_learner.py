@@ -8,9 +8,9 @@ import tensorflow as tf
 import tree
 
 from ..data import Priorities, Sample, Update
-from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
-from .reward_normalizer import RewardNormalizer
+from .learning.fast_function import CompiledOnFirstCall
+from .learning.reward_normalizer import RewardNormalizer
 
 Loss = Callable[..., LossOutput]
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest
-from .frozen_weights import trained
+from .learning.frozen_weights import trained
 
 
 class LossOutput(NamedTuple):

@@ -11,24 +11,24 @@ from ..data import Layout, Nest, Sample, Timestep
 from ..networks.action_policy import DiscretePolicy, action_policy
 from ..networks.distributions import Categorical
 from ..networks.factory import check_network, policy_value_network
+from ..networks.heads.popart import updated_return_scale
 from ..networks.network import Network
-from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
-from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
-from .impala_settings import ImpalaSettings
+from .learning.on_policy import acting_network
+from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
-from .network_inputs import ActingNetwork, sequence_inputs
-from .on_policy import acting_network
 from .optimizers import make_objective
+from .policies.action_checks import check_discrete_or_bounded
+from .policies.network_inputs import ActingNetwork, sequence_inputs
 from .registry import agent_name
-from .reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
+from .settings.impala_settings import ImpalaSettings
 
 
 class ImpalaExtras(NamedTuple):

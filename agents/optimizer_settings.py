@@ -8,8 +8,8 @@ from typing import Any
 from ..errors import CallboardError
 from ..named_objects import import_object
 from ..setting_types import PositiveFloat, UnitInterval
-from .optimizer_options import check_optimizer
 from .schedules import ScheduledPositiveFloat
+from .settings.optimizer_options import check_optimizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

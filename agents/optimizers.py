@@ -8,10 +8,10 @@ import tensorflow as tf
 from ..errors import CallboardError
 from ..named_objects import import_object
 from .gradient_step import Objective
-from .optimizer_options import OPTIMIZERS, WITHOUT_EPSILON
+from .learning.split_optimizer import ScaledRate, SplitOptimizer
 from .optimizer_settings import OptimizerSettings
 from .schedules import Schedule
-from .split_optimizer import ScaledRate, SplitOptimizer
+from .settings.optimizer_options import OPTIMIZERS, WITHOUT_EPSILON
 
 _CLASSES = {name.lower(): getattr(tf.keras.optimizers, name) for name in dir(tf.keras.optimizers)}
 

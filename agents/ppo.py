@@ -10,22 +10,22 @@ import tensorflow as tf
 from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_network, policy_value_network
-from ..networks.popart import return_scale
+from ..networks.heads.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
-from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
+from .learning.on_policy import check_sizes
+from .learning.ppo_learner import PpoLearner, Rates
+from .learning.ppo_rollout import Rollout, make_rollout
+from .learning.reward_normalizer import normalization_discount
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.rewards import learning_reward
-from .on_policy import check_sizes
 from .optimizers import make_split_optimizer
-from .ppo_learner import PpoLearner, Rates
-from .ppo_policy import PpoNetworks, PpoPolicy
-from .ppo_rollout import Rollout, make_rollout
-from .ppo_settings import PpoSettings
-from .reward_normalizer import normalization_discount
+from .policies.action_checks import check_discrete_or_bounded
+from .policies.ppo_policy import PpoNetworks, PpoPolicy
+from .settings.ppo_settings import PpoSettings
 
 
 @dataclasses.dataclass(frozen=True)

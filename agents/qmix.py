@@ -12,25 +12,25 @@ import tree
 
 from ..data import Layout, Record, Sample
 from ..errors import CallboardError
+from ..networks.actions.legal_actions import mask_illegal
 from ..networks.factory import check_network, q_network
-from ..networks.legal_actions import mask_illegal
-from ..networks.mixing import make_mixer
-from ..networks.team import Team, check_team
-from ..networks.team_network import TeamInputs, TeamNetwork, network_specs
+from ..networks.teams.mixing import make_mixer
+from ..networks.teams.team import Team, check_team
+from ..networks.teams.team_network import TeamInputs, TeamNetwork, network_specs
 from ..replay import SequenceReplay
 from ..specs import STATE, EnvironmentSpec, without_part
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.q_learning import QNetworks, check_sequences, make_q_learner
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.n_step import n_step_sequence, take_along_time
 from .losses.q_learning import action_value, bootstrapped, double_q_value, td_loss
 from .losses.rewards import learning_reward
-from .q_learning import QNetworks, check_sequences, make_q_learner
-from .qmix_policy import QmixPolicy, TeamValues
-from .qmix_settings import QmixSettings, VdnSettings
+from .policies.qmix_policy import QmixPolicy, TeamValues
 from .registry import agent_name
-from .reward_normalizer import make_reward_normalizer, returns_discount
+from .settings.qmix_settings import QmixSettings, VdnSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,20 +13,20 @@ from ..networks.factory import check_network, q_network
 from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
-from .action_checks import check_discrete
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_sequences, make_q_learner
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
-from .network_inputs import sequence_inputs
-from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_sequences, make_q_learner
-from .r2d2_policy import R2D2Policy
-from .r2d2_settings import R2D2Settings
-from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
+from .policies.action_checks import check_discrete
+from .policies.network_inputs import sequence_inputs
+from .policies.r2d2_policy import R2D2Policy
+from .settings.r2d2_settings import R2D2Settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,20 +7,20 @@ from typing import Any
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from ..setting_types import shown
-from .a2c_settings import A2CSettings
-from .a3c_settings import A3CSettings
 from .agent import Agent
-from .apex_settings import ApexSettings
-from .appo_settings import AppoSettings
-from .d4pg_settings import D4PGSettings
-from .dmpo_settings import DMPOSettings
-from .drq_settings import DrQSettings
-from .impala_settings import ImpalaSettings
-from .ppo_settings import PpoSettings
-from .qmix_settings import QmixSettings, VdnSettings
-from .r2d2_settings import R2D2Settings
-from .sac_settings import SacSettings
-from .td3_settings import TD3Settings
+from .settings.a2c_settings import A2CSettings
+from .settings.a3c_settings import A3CSettings
+from .settings.apex_settings import ApexSettings
+from .settings.appo_settings import AppoSettings
+from .settings.d4pg_settings import D4PGSettings
+from .settings.dmpo_settings import DMPOSettings
+from .settings.drq_settings import DrQSettings
+from .settings.impala_settings import ImpalaSettings
+from .settings.ppo_settings import PpoSettings
+from .settings.qmix_settings import QmixSettings, VdnSettings
+from .settings.r2d2_settings import R2D2Settings
+from .settings.sac_settings import SacSettings
+from .settings.td3_settings import TD3Settings
 
 AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",

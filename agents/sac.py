@@ -15,31 +15,31 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import Layout, Nest, Sample
 from ..networks import stateless_random as noise
-from ..networks.actor_critic import ActorCritic
-from ..networks.actor_critic_factory import actor_critic_networks
-from ..networks.composed_actor_critic import ComposedActorCritic
-from ..networks.legal_actions import legal_actions
+from ..networks.actions.legal_actions import legal_actions
+from ..networks.actor_critics.actor_critic import ActorCritic
+from ..networks.actor_critics.actor_critic_factory import actor_critic_networks
+from ..networks.actor_critics.composed_actor_critic import ComposedActorCritic
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
-from .action_checks import check_discrete_or_bounded, check_finite_bounds
-from .actor_critic_checks import check_networks
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.actor_critic_checks import check_networks
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount
+from .learning.sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
 from .losses.discrete_soft_actor_critic import discrete_actor_loss, discrete_soft_target, expected_log_prob
 from .losses.q_learning import action_value
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizers import make_objective
+from .policies.action_checks import check_discrete_or_bounded, check_finite_bounds
+from .policies.sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .registry import agent_name
-from .reward_normalizer import make_reward_normalizer, returns_discount
-from .sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
-from .sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
-from .sac_settings import SacSettings
+from .settings.sac_settings import SacSettings
 
 _ENTROPY_SHARE = 0.98
 """Default target of the entropy, as a share of the largest, of the uniform policy (Christodoulou 2019, appendix B)."""

@@ -8,23 +8,23 @@ import tree
 
 from ..data import Layout, Sample
 from ..networks import stateless_random as noise
-from ..networks.deterministic_actor_critic import DeterministicActorCritic, deterministic_actor_critic
+from ..networks.actor_critics.deterministic_actor_critic import DeterministicActorCritic, deterministic_actor_critic
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import move_weights
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
-from .reward_normalizer import make_reward_normalizer, returns_discount
-from .td3_settings import TD3Settings
+from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
+from .settings.td3_settings import TD3Settings
 
 
 @dataclasses.dataclass(frozen=True)

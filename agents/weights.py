@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import Version
-from .fast_function import CompiledFunction
-from .finite_checks import all_finite, check_weights
+from .learning.fast_function import CompiledFunction
+from .learning.finite_checks import all_finite, check_weights
 
 Snapshot = tuple[tuple[int, int], np.ndarray]
 """A version, and the values of `Policy.variables` packed by `pack_weights`, in their order."""

@@ -12,7 +12,7 @@ from rich.console import Console
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from ..errors import CallboardError, unknown
-from ..launch.launchers.forkserver import start_forkserver, stop_forkserver
+from ..launch.launchers.node_processes.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
 from .report import compare, comparison_table, results_table, update_page
 from .results import RESULTS, Result, load

@@ -23,7 +23,7 @@ import psutil
 import reverb
 
 from .. import environments
-from ..launch.launchers.malloc_arenas import use_one_arena
+from ..launch.launchers.node_processes.malloc_arenas import use_one_arena
 from ..replay import (
     ReplayHandle,
     SequenceWriter,

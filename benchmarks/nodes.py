@@ -14,8 +14,8 @@ from typing import Any
 
 import cloudpickle
 
-from ..launch.checked_run import Run
 from ..launch.experiment import Experiment
+from ..launch.experiments.checked_run import Run
 from ..launch.launchers.addresses import reserved_ports
 from ..launch.nodes.node import Node, NodeContext, ProgramNode
 from ..launch.program import make_program, nodes_of

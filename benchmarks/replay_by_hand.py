@@ -13,8 +13,8 @@ import reverb
 import tensorflow as tf
 
 from ..data import Layout, Record
-from ..replay.per_environment_writers import CHUNK_LENGTH
-from ..replay.sequences import chunk_length
+from ..replay.writing.per_environment_writers import CHUNK_LENGTH
+from ..replay.writing.sequences import chunk_length
 from .replay_work import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, ReplaySide
 
 _SEQUENCES_ON_THEIR_WAY = 2

@@ -28,7 +28,6 @@ import reverb
 from callboard.benchmarks.streams import OBSERVATIONS, layout_of, timesteps_of
 from callboard.data import Layout
 from callboard.launch.launchers.ray.node_actors import RayHandle
-from callboard.launch.ports import RAY_PORTS, reserve_among
 from callboard.replay import (
     ReplayHandle,
     SequenceWriter,
@@ -37,6 +36,8 @@ from callboard.replay import (
     sequence_signature,
     start_server,
 )
+
+from ..launch.processes.ports import RAY_PORTS, reserve_among
 
 ENVIRONMENTS = 16
 LENGTH = 20

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ..launch.launchers.forkserver import fork_process
-from ..launch.launchers.process_setup import prepare_tensorflow
+from ..launch.launchers.node_processes.forkserver import fork_process
+from ..launch.launchers.node_processes.process_setup import prepare_tensorflow
 from ..launch.nodes.node import NodePolicy
 
 _PATIENCE_SECONDS = 3600.0

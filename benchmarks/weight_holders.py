@@ -18,7 +18,7 @@ from ..agents.impala import Impala
 from ..agents.weights import WeightClient
 from ..data import Layout
 from ..launch.experiment import Experiment
-from ..launch.nodes.weight_fetching import fetch_pause
+from ..launch.nodes.acting.weight_fetching import fetch_pause
 from ..nested_settings import from_values
 from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..launch.nodes.weight_fetching import fetch_pause
+from ..launch.nodes.acting.weight_fetching import fetch_pause
 from .harness import Case
 from .nodes import Nodes
 from .side import ServingProcess, Side

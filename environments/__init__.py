@@ -1,8 +1,11 @@
 """Environments: the batched interface, and adapters for Gymnasium, dm_env, Atari, MinAtar and Procgen."""
 
-from .batched import BatchedEnvironment, EnvironmentWrapper
-from .dm_env_adapter import DmEnvBatch
-from .episode_limits import episode_limit_advice
+from .adapters.dm_env_adapter import DmEnvBatch
+from .adapters.gymnasium_batch import GymnasiumBatch
+from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
+from .batches.batched import BatchedEnvironment, EnvironmentWrapper
+from .batches.episode_limits import episode_limit_advice
+from .batches.seeding import environment_seeds
 from .factory import (
     Environment,
     check,
@@ -15,16 +18,13 @@ from .factory import (
     make,
     spec,
 )
-from .gymnasium_batch import GymnasiumBatch
-from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .mixtures import WeightedEnvironment, environment_of_slots, read_mixture
-from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
-from .multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent
+from .multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from .multi_agent.multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent
+from .multi_agent.policy_batches import PolicyBatches, make_policy_batches
+from .multi_agent.policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
 from .names import names
-from .policy_batches import PolicyBatches, make_policy_batches
-from .policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
 from .python_factory import named_factory
-from .seeding import environment_seeds
 
 __all__ = [
     "AgentStep",

@@ -18,19 +18,19 @@ from ..data import Nest
 from ..errors import CallboardError
 from ..named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
-from .batched import BatchedEnvironment, check_seeds
-from .checked_observations import with_checks
-from .gymnasium_registry import refuse_old_atari
-from .gymnasium_wrappers import without_rewards, wrapper_settings
-from .minigrid import NAMES as MINIGRID_NAMES
+from .adapters.gymnasium_registry import refuse_old_atari
+from .adapters.gymnasium_wrappers import without_rewards, wrapper_settings
+from .adapters.minigrid import NAMES as MINIGRID_NAMES
+from .adapters.single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
+from .batches.batched import BatchedEnvironment, check_seeds
+from .batches.previous_inputs import OPTION as PREVIOUS_INPUTS
+from .batches.previous_inputs import PreviousInputs
+from .batches.tasks import task_errors
+from .checks.checked_observations import with_checks
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
-from .pettingzoo_names import PREFIX as PETTINGZOO
-from .pettingzoo_names import check_pettingzoo
-from .previous_inputs import OPTION as PREVIOUS_INPUTS
-from .previous_inputs import PreviousInputs
+from .multi_agent.pettingzoo_names import PREFIX as PETTINGZOO
+from .multi_agent.pettingzoo_names import check_pettingzoo
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
-from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
-from .tasks import task_errors
 
 _logger = logging.getLogger(__name__)
 

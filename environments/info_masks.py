@@ -12,13 +12,13 @@ from gymnasium.vector.utils import batch_space
 
 from ..action_masks import MASK, choice_sizes
 from ..errors import CallboardError
-from . import encoding
-from .gymnasium_checks import check_has, environment_name
-from .gymnasium_vector_batch import autoreset_mode
-from .gymnasium_wrappers import NamedWrapper
-from .infos import Info, final_info_rows, info_rows
-from .single_environments import Singles, refuse_singles
-from .spaces import action_encoding
+from .adapters.gymnasium_checks import check_has, environment_name
+from .adapters.gymnasium_vector_batch import autoreset_mode
+from .adapters.gymnasium_wrappers import NamedWrapper
+from .adapters.single_environments import Singles, refuse_singles
+from .batches import encoding
+from .batches.infos import Info, final_info_rows, info_rows
+from .batches.spaces import action_encoding
 
 _REST = "observation"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import CallboardError
 from ..named_objects import nameable
-from .gymnasium_registry import make_single
+from .adapters.gymnasium_registry import make_single
 
 
 @nameable

@@ -11,10 +11,10 @@ from ..data import Nest, Timestep, rebuilt
 from ..errors import CallboardError
 from ..setting_types import PositiveFloat, check_ranges, converted
 from ..specs import EnvironmentSpec
-from .batched import BatchedEnvironment
-from .infos import Infos
+from .batches.batched import BatchedEnvironment
+from .batches.infos import Infos
+from .batches.tasks import Task
 from .python_factory import named_factory
-from .tasks import Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,14 +6,14 @@ import importlib.util
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from .atari import atari_ids
-from .behavior_suite import bsuite_names
-from .dm_control import dm_control_tasks
-from .envpool import envpool_names
-from .gymnasium_registry import is_only_refused, missing_package
-from .minatar import minatar_ids
-from .pettingzoo_names import pettingzoo_names
-from .procgen import GAMES
+from .adapters.atari import atari_ids
+from .adapters.behavior_suite import bsuite_names
+from .adapters.dm_control import dm_control_tasks
+from .adapters.envpool import envpool_names
+from .adapters.gymnasium_registry import is_only_refused, missing_package
+from .adapters.minatar import minatar_ids
+from .adapters.procgen import GAMES
+from .multi_agent.pettingzoo_names import pettingzoo_names
 
 
 def names() -> list[str]:

@@ -13,12 +13,12 @@ from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError
 from ..named_objects import import_object
-from .batched import BatchedEnvironment
-from .dm_env_adapter import DmEnvBatch
-from .gymnasium_vector_batch import GymnasiumVectorBatch
+from .adapters.dm_env_adapter import DmEnvBatch
+from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
+from .adapters.single_environments import Singles, check_distinct, make_batch, refuse_singles
+from .batches.batched import BatchedEnvironment
+from .checks.user_errors import keywords, unknown_option, user_errors
 from .info_masks import vector_with_masks
-from .single_environments import Singles, check_distinct, make_batch, refuse_singles
-from .user_errors import keywords, unknown_option, user_errors
 
 Factory = str | Callable[..., Any]
 """`package.module:factory`; or the factory itself, if it has no name by which it can be imported."""

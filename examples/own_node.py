@@ -23,8 +23,8 @@ from absl import flags
 
 from callboard.agents.weights import WeightClient
 from callboard.data import Timestep
-from callboard.launch.checked_run import Run
-from callboard.launch.nodes.actor import compile_policy
+from callboard.launch.experiments.checked_run import Run
+from callboard.launch.nodes.acting.actor import compile_policy
 from callboard.launch.nodes.node import Unreachable
 from callboard.launch.program import handle_of, make_program
 from callboard.launch.run import make_run

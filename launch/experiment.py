@@ -24,15 +24,15 @@ from ..environments import (
     read_mixture,
 )
 from ..environments import spec as environment_spec
-from ..environments.episode_metrics import parse_episode_metrics
+from ..environments.batches.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
 from ..named_objects import pickled_with_program, unpickle_with_program
 from ..nested_settings import declared_fields, values_of
 from ..setting_reader import argument_text, check_argument_names, convert_arguments
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
-from .curriculum import Stage, depends_on_episodes
-from .experiment_checks import (
+from .experiments.curriculum import Stage, depends_on_episodes
+from .experiments.experiment_checks import (
     check_callbacks_and_tasks,
     check_devices,
     check_evaluations,
@@ -42,12 +42,12 @@ from .experiment_checks import (
     check_shares,
     check_tasks,
 )
+from .experiments.policy_checks import check_all_policies, check_one_policy
+from .experiments.policy_plan import Layouts, PolicyPlan
+from .experiments.policy_settings import made_policies, parse_policies
+from .experiments.warm_start_settings import check_parts
 from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count
-from .policy_checks import check_all_policies, check_one_policy
-from .policy_plan import Layouts, PolicyPlan
-from .policy_settings import made_policies, parse_policies
-from .warm_start_settings import check_parts
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]

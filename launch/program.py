@@ -6,20 +6,20 @@ from typing import Any
 import launchpad as lp
 
 from ..errors import unknown
-from .checked_run import Run
 from .experiment import Experiment
+from .experiments.checked_run import Run
+from .experiments.policy_settings import FrozenPolicy, Snapshots
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
-from .nodes.actor import ActorNode
-from .nodes.coordinator import Coordinator
-from .nodes.evaluator import EvaluatorNode
-from .nodes.inference import InferenceNode
-from .nodes.learner import LearnerNode
-from .nodes.multi_policy_actor import MultiPolicyActorNode
+from .nodes.acting.actor import ActorNode
+from .nodes.acting.multi_policy_actor import MultiPolicyActorNode
+from .nodes.acting.remote_actor import RemoteActorNode
+from .nodes.coordination.coordinator import Coordinator
+from .nodes.evaluation.evaluator import EvaluatorNode
+from .nodes.inference.inference import InferenceNode
+from .nodes.learning.learner import LearnerNode
 from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
-from .nodes.remote_actor import RemoteActorNode
 from .nodes.replay import ReplayNode
 from .nodes.user_node import UserNode
-from .policy_settings import FrozenPolicy, Snapshots
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),

@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 import launchpad as lp
 
-from .checked_run import Run
-from .environment_check import check_environment
 from .experiment import Experiment
-from .frozen_policy_sources import check_frozen_policies
-from .launchers.display import LineMonitor
+from .experiments.checked_run import Run
+from .experiments.environment_check import check_environment
 from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
-from .prepared_run import check_can_be_resumed
+from .launchers.screen.display import LineMonitor
 from .run_directory.new_or_resumed import find_run_directory
+from .runs.prepared_run import check_can_be_resumed
 from .session import Session
-from .warm_start import check_warm_start, with_absolute_sources
+from .trained.frozen_policy_sources import check_frozen_policies
+from .trained.warm_start import check_warm_start, with_absolute_sources
 
 
 def run(

@@ -13,30 +13,30 @@ import launchpad as lp
 import numpy as np
 
 from ..agents.agent import Policy
-from ..agents.live_settings import live_changes
+from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
 from ..deadlines import Deadline, wait_until
 from ..errors import CallboardError, UnknownAttribute, unknown
-from .acting_policy import ActingPolicy
-from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
-from .checked_run import Run
-from .evaluation import play_episodes, with_evaluation_settings
-from .exit_calls import call_at_exit, remove_call
 from .experiment import Experiment
-from .experiment_checks import check_tasks
-from .launchers.display import MessageMonitor
+from .experiments.checked_run import Run
+from .experiments.experiment_checks import check_tasks
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
+from .launchers.screen.display import MessageMonitor
 from .node_names import metric_of
-from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup
-from .prepared_run import prepared_run
+from .nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup
+from .processes.exit_calls import call_at_exit, remove_call
 from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints
 from .run_directory.policy_weights import assign_weights, read_policy
-from .saved_setup import current_setup
+from .runs.background_run import POLL_SECONDS, BackgroundRun, SessionEnded
+from .runs.prepared_run import prepared_run
 from .stop_signals import Stopped, stop_signals
+from .trained.acting_policy import ActingPolicy
+from .trained.evaluation import play_episodes, with_evaluation_settings
+from .trained.saved_setup import current_setup
 
 T = TypeVar("T")
 

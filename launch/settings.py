@@ -24,11 +24,11 @@ from ..nested_settings import Field, declared_fields, from_values, values_of
 from ..setting_reader import flat_values
 from ..setting_types import check_ranges, shown
 from .experiment import Experiment
-from .option_parsing import apply_options, option_name
-from .policy_settings import as_mappings, made_policies, parse_policies, policy_setting
+from .experiments.option_parsing import apply_options, option_name
+from .experiments.policy_settings import as_mappings, made_policies, parse_policies, policy_setting
+from .experiments.yaml_files import format_yaml, read_yaml
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
-from .yaml_files import format_yaml, read_yaml
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"
 _AGENT = "agent"

@@ -11,11 +11,11 @@ from .. import specs
 from ..data import Nest
 from ..specs import EnvironmentSpec, MultiDiscreteArray
 from . import stateless_random as noise
-from .action_bounds import ActionBounds
-from .action_parts import ActionParts, Chosen, Part
-from .composed_heads import AutoregressiveValueHead
+from .actions.action_bounds import ActionBounds
+from .actions.action_parts import ActionParts, Chosen, Part
+from .actions.legal_actions import legal_actions, mask_illegal
 from .distributions import Categorical, DiagonalGaussian
-from .legal_actions import legal_actions, mask_illegal
+from .heads.composed_heads import AutoregressiveValueHead
 from .random_streams import Stream, stream_seed
 
 

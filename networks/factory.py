@@ -10,21 +10,21 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..errors import CallboardError
-from .action_parts import ActionParts
 from .action_policy import is_single_box
-from .branching_heads import BranchingQHead
-from .composed_heads import AutoregressiveValueHead, ComposedValueHead
+from .actions.action_parts import ActionParts
+from .actor_critics.separate import SeparateNetworks, check_critic_state
 from .core_factory import check_outputs, check_own_parts, make_core, make_own_head
-from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
-from .implicit_quantiles import ImplicitQuantileHead
+from .heads.branching_heads import BranchingQHead
+from .heads.composed_heads import AutoregressiveValueHead, ComposedValueHead
+from .heads.heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
+from .heads.implicit_quantiles import ImplicitQuantileHead
+from .heads.popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
+from .heads.selected_heads import check_heads, make_heads
 from .network import Network
 from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
-from .popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
-from .selected_heads import check_heads, make_heads
-from .separate import SeparateNetworks, check_critic_state
 from .stochastic_layers import NoisyLayers
-from .torso_factory import Torso, check_torso, make_torso
+from .torsos.torso_factory import Torso, check_torso, make_torso
 
 
 def policy_value_network(

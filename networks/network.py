@@ -10,10 +10,10 @@ from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
 from ..tracing_lock import TRACING
-from .flatten import flat_features
-from .legal_actions import legal_actions
+from .actions.legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
+from .torsos.flatten import flat_features
 
 
 class Inputs(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..errors import CallboardError
-from .flatten import scale
+from .torsos.flatten import scale
 
 RESNET_DEPTHS = (8, 20, 32, 44, 56)
 """Supported depths 6n + 2 of `ResNet`, for n = 1, 3, 5, 7, 9."""

@@ -3,29 +3,29 @@
 Every timestep is stored once.  Items are slices of chunks, and overlapping items share the chunks of their overlap.
 """
 
-from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
-from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
-from .discounted_returns import DiscountedReturns
-from .elements import Elements, rebuilt_if_changed
 from .gradient_queue import GradientItem, GradientQueue, GradientQueueWriter
-from .handle import ReplayHandle
-from .heartbeat import Heartbeat
 from .item_format import ItemFormat
-from .item_writer import ItemWriter
-from .per_environment_writers import ReplayItem
-from .priorities import PriorityUpdater, UpdateCounts
-from .queue_dataset import queue_dataset
+from .reading.batch_reader import BatchReader, ReaderStopped, raise_if_stopped
+from .reading.elements import Elements, rebuilt_if_changed
+from .reading.priorities import PriorityUpdater, UpdateCounts
+from .reading.queue_dataset import queue_dataset
+from .reading.sharded_sampling import sampled_dataset
 from .replay_protocol import Pace, Replay, ReplayDataset, Writer
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceFormat, SequenceReplay
-from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
-from .server import start_server
-from .sharded_sampling import sampled_dataset
+from .servers.checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
+from .servers.handle import ReplayHandle
+from .servers.heartbeat import Heartbeat
+from .servers.server import start_server
+from .servers.tables import queue_table, replay_table
 from .stacking import Frames, check_stack, initial_frames, push_frames, stacked_sample, stacked_spec, without_frames
-from .tables import queue_table, replay_table
 from .transition_replay import TransitionReplay
-from .windows import WindowFormat, WindowWriter
+from .writing.discounted_returns import DiscountedReturns
+from .writing.item_writer import ItemWriter
+from .writing.per_environment_writers import ReplayItem
+from .writing.sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
+from .writing.windows import WindowFormat, WindowWriter
 
 __all__ = [
     "DiscountedReturns",

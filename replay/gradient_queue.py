@@ -11,11 +11,11 @@ import tree
 from .. import specs
 from ..data import Layout, Nest
 from ..errors import CallboardError
-from .duplicate_filter import WRITER_BITS, item_id
-from .flushing import flushed
-from .handle import ReplayHandle
 from .replay_protocol import ReplayDataset
-from .tables import queue_table
+from .servers.handle import ReplayHandle
+from .servers.tables import queue_table
+from .writing.duplicate_filter import WRITER_BITS, item_id
+from .writing.flushing import flushed
 
 _TABLE = "gradients"
 

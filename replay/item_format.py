@@ -12,9 +12,9 @@ import tree
 
 from ..data import Layout, Nest, Record, Sample
 from .packing import Packing
-from .per_environment_writers import ReplayItem
-from .recent_records import cut, leaf_indices
 from .stacking import is_frame, stack_rows
+from .writing.per_environment_writers import ReplayItem
+from .writing.recent_records import cut, leaf_indices
 
 
 class Row(NamedTuple):

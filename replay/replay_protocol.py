@@ -10,7 +10,7 @@ import reverb
 import tensorflow as tf
 
 from ..data import Nest, Record
-from .handle import ReplayHandle
+from .servers.handle import ReplayHandle
 
 
 class ReplayDataset(NamedTuple):

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from ..data import Layout
 from ..replay_settings import ReplaySettings
-from .handle import ReplayHandle
 from .item_format import ItemFormat
-from .item_writer import Priority
+from .reading.sharded_sampling import sampled_dataset
 from .replay_protocol import ReplayDataset, Writer
-from .sharded_sampling import sampled_dataset
-from .tables import replay_table
+from .servers.handle import ReplayHandle
+from .servers.tables import replay_table
+from .writing.item_writer import Priority
 
 TABLE = "replay"
 

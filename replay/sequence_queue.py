@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from ..data import Layout
 from ..errors import CallboardError
-from .handle import ReplayHandle
-from .queue_dataset import queue_dataset
+from .reading.queue_dataset import queue_dataset
 from .replay_protocol import Pace, ReplayDataset
-from .sequences import SequenceWriter, sequence_signature
-from .tables import queue_table
+from .servers.handle import ReplayHandle
+from .servers.tables import queue_table
+from .writing.sequences import SequenceWriter, sequence_signature
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable
 
 from ..data import Nest, Sample
-from .handle import ReplayHandle
 from .item_format import ItemFormat, without_last
-from .item_writer import ItemWriter
-from .per_environment_writers import ReplayItem
 from .sampled_replay import TABLE, SampledReplay
+from .servers.handle import ReplayHandle
+from .writing.item_writer import ItemWriter
+from .writing.per_environment_writers import ReplayItem
 
 
 def unchanged(state: Nest) -> Nest:

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from .handle import ReplayHandle
 from .sampled_replay import TABLE, SampledReplay
-from .windows import WindowFormat, WindowWriter
+from .servers.handle import ReplayHandle
+from .writing.windows import WindowFormat, WindowWriter
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,8 @@ from callboard.agents.registry import AGENTS
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import _SUBCOMMANDS
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.option_parsing import converted_text
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
-from callboard.launch.option_parsing import converted_text
 from callboard.launch.run import run
 from callboard.launch.settings import recipe_names, setting_fields
 

@@ -14,12 +14,12 @@ from callboard import foreign_names
 from callboard.agents.registry import AGENTS
 from callboard.errors import similar_setting
 from callboard.foreign_names import LIBRARIES, hint, sections
-from callboard.launch.acting_policy import ActingPolicy
 from callboard.launch.cli.command import _SUBCOMMANDS, main
+from callboard.launch.experiments.option_parsing import option_name
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
-from callboard.launch.option_parsing import option_name
 from callboard.launch.session import Session
 from callboard.launch.settings import setting_fields
+from callboard.launch.trained.acting_policy import ActingPolicy
 
 KINDS = ("setting", "agent", "command", "python")
 ALL = [(kind, meaning) for kind in KINDS for section in sections(kind).values() for meaning in section]

@@ -1,4 +1,4 @@
-"""Settings of replay: defaults and ranges; tests/replay/test_tables.py checks what works together."""
+"""Settings of replay: defaults and ranges; tests/replay/servers/test_tables.py checks what works together."""
 
 import dataclasses
 

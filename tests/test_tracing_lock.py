@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall
-from callboard.launch.nodes.learner_input import iterators
+from callboard.agents.learning.fast_function import CompiledFunction, CompiledOnFirstCall
+from callboard.launch.nodes.learning.learner_input import iterators
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
-from callboard.networks.torso_factory import make_torso
+from callboard.networks.torsos.torso_factory import make_torso
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(2))

@@ -12,13 +12,13 @@ import tensorflow as tf
 from ... import environments
 from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
+from ...agents.learning.ppo_learner import PpoLearner
+from ...agents.policies.ppo_policy import PpoNetworks
 from ...agents.ppo import Ppo
-from ...agents.ppo_learner import PpoLearner
-from ...agents.ppo_policy import PpoNetworks
 from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
-from ...environments.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
-from ...environments.pettingzoo_names import make_pettingzoo
+from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from ...environments.multi_agent.pettingzoo_names import make_pettingzoo
 from ...launch.settings import read_recipe
 from ...networks.network import Network
 from ...specs import EnvironmentSpec

@@ -14,8 +14,8 @@ import psutil
 from ...caller_words import words_of_command
 from ...errors import CallboardError, unknown
 from ...own_modules import search_working_directory
-from ..launchers.forkserver import stop_forkserver
-from ..launchers.forkserver_process import end_processes
+from ..launchers.node_processes.forkserver import stop_forkserver
+from ..launchers.node_processes.forkserver_process import end_processes
 from ..stop_signals import Stopped, raise_at_signals
 
 _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {

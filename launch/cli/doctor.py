@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ...install_commands import install_command
-from ..listen_filter import refusal
-from ..package_versions import PINS, version_of
-from ..ports import reserve_any
+from ..processes.listen_filter import refusal
+from ..processes.package_versions import PINS, version_of
+from ..processes.ports import reserve_any
 from .command_parser import CommandParser
 
 _OTHERS = ("numpy", "gymnasium", "dm-env", "procgen", "ray", "ale-py", "mujoco")

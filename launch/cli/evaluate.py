@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
-from ..experiment_checks import check_tasks
-from ..live_view import check_display
+from ..experiments.experiment_checks import check_tasks
 from ..run_directory.remote_storage import local_copy
+from ..runs.live_view import check_display
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .run_arguments import add_run_arguments, read_run
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     if known.render is not None:
         check_display()
     experiment = read_run(known.run, settings)
-    from ..evaluation import evaluate_run, with_evaluation_settings
+    from ..trained.evaluation import evaluate_run, with_evaluation_settings
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
     if experiment.evaluation_task is not None:

@@ -7,8 +7,8 @@ from ... import foreign_names
 from ...errors import CallboardError, nearest, unknown
 from ...nested_settings import declared_fields
 from ..experiment import Experiment
+from ..experiments.settings_help import HELP_END, format_first_help, format_help
 from ..settings import Settings, parse_settings, read_recipe, read_settings
-from ..settings_help import HELP_END, format_first_help, format_help
 from .command_parser import CommandParser
 
 

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     known = parser.parse_args(arguments)
     # The environment is not needed: the run has saved its spaces.
     experiment = read_settings(known.run).experiment()
-    from ..export import export_run
+    from ..trained.export import export_run
 
     with local_copy(known.run, known.checkpoint) as directory:
         exported = export_run(experiment, directory, known.directory, known.checkpoint)

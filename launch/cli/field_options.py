@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import CallboardError
 from ...nested_settings import Field
 from ...setting_types import described
-from ..option_parsing import converted_text, option_name
+from ..experiments.option_parsing import converted_text, option_name
 from ..settings import plain
 
 _LISTS = (list[str],)

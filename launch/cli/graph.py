@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ... import environments
-from ..environment_check import environment_check
+from ..experiments.environment_check import environment_check
 from .experiment_options import define_experiment, experiment_help, experiment_parser, parse_arguments
 
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     with environment_check(experiment) as check:
         check.wait_until_imported()
         environments.check(experiment.env, experiment.options_of_env)
-        from ..checked_run import Run
+        from ..experiments.checked_run import Run
         from ..program import describe_graph, make_program
         from ..run_directory.layout import RunDirectory
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ..experiments.option_parsing import apply_options, option_name
+from ..experiments.settings_help import format_options
 from ..launchers.launcher import Launcher
 from ..launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
-from ..option_parsing import apply_options, option_name
-from ..settings_help import format_options
 from .experiment_options import check_option_names, split_options
 
 

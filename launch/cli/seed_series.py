@@ -11,12 +11,12 @@ from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import ComparisonSettings
 from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from ..experiment import Seed
+from ..experiments.yaml_files import parse_yaml
 from ..launchers.launcher import Launcher
 from ..run_directory.layout import RunDirectory
 from ..run_directory.new_or_resumed import default_run_directory
 from ..run_directory.remote_storage import is_url
 from ..settings import Settings, parse_settings, read_recipe
-from ..yaml_files import parse_yaml
 from .compare import print_comparison
 from .experiment_options import option_values
 

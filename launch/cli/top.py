@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import CallboardError
-from ..attached_run import AttachedRun, NotAnswering
-from ..launchers.bottleneck import find_bottleneck
-from ..launchers.trend import rate
+from ..launchers.screen.bottleneck import find_bottleneck
+from ..launchers.screen.trend import rate
+from ..runs.attached_run import AttachedRun, NotAnswering
 from .command_parser import CommandParser
 
 _SILENT_SECONDS = 10.0

@@ -10,7 +10,7 @@ from ... import environments
 from ...errors import CallboardError
 from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
-from ..environment_check import environment_check
+from ..experiments.environment_check import environment_check
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         environments.check(experiment.env, experiment.options_of_env)
         add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
         # Takes seconds, in which the environment is tried.
-        from ..launchers.display import make_monitor
+        from ..launchers.screen.display import make_monitor
         from ..run import run
 
         experiment = settings.experiment()
@@ -110,7 +110,7 @@ def _options_of_each_run(parser: argparse.ArgumentParser, known: argparse.Namesp
 
 
 def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
-    from ..launchers.run_summary import describe_end
+    from ..launchers.screen.run_summary import describe_end
 
     if outcome.failed_node is None:
         print(describe_end(outcome, evaluation_episodes), flush=True)

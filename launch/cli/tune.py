@@ -13,7 +13,7 @@ from ...errors import CallboardError
 from ...nested_settings import declared_fields
 from ..comparison.curve_plots import check_plot
 from ..experiment import Experiment
-from ..option_parsing import apply_options
+from ..experiments.option_parsing import apply_options
 from ..run_directory.new_or_resumed import default_run_directory, unique_ending
 from ..run_directory.remote_storage import is_url
 from ..settings import experiment_settings, parse_experiment, read_recipe

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CallboardError
+from ..experiments.yaml_files import read_yaml
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import Storage, is_url
 from ..run_directory.run_lock import check_not_running
-from ..yaml_files import read_yaml
 
 RETURN = "evaluator/return"
 _EVALUATOR = "evaluator/"

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
-from ..policy_settings import AgentSettings, policy_setting
+from ..experiments.policy_settings import AgentSettings, policy_setting
+from ..experiments.yaml_files import format_yaml, read_yaml
 from ..run_directory.new_or_resumed import check_can_be_made
 from ..run_directory.run_lock import run_lock
 from ..settings import Settings, plain
 from ..stop_signals import STOP_SIGNALS, stop_signals
-from ..yaml_files import format_yaml, read_yaml
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"

@@ -27,10 +27,10 @@ from ... import environments
 from ...errors import CallboardError, suggestion, unknown
 from ...setting_types import check_ranges, converted, field_types, shown
 from ..experiment import Seed
+from ..experiments.option_parsing import option_name
+from ..experiments.yaml_files import read_yaml
 from ..launchers.registry import DEFAULT_LAUNCHER, launcher_class, launcher_options, make_launcher
-from ..option_parsing import option_name
 from ..settings import parse_settings, read_recipe
-from ..yaml_files import read_yaml
 from .comparison import ComparisonSettings
 from .run_series import Cell, recipe_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
-from ..ports import ReservedPort, check_connections, reserve_any
+from ..processes.ports import ReservedPort, check_connections, reserve_any
 from ..program import nodes_of
 
 

@@ -22,26 +22,26 @@ import launchpad as lp
 
 from ...caller_words import argument
 from ...errors import CallboardError, one_line
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..node_names import policy_of
-from ..nodes.coordinator import Coordinator
-from ..nodes.environment_node import EnvironmentNode
-from ..nodes.evaluator import EvaluatorNode
-from ..nodes.inference import InferenceNode
-from ..nodes.learner import LearnerNode
+from ..nodes.acting.environment_node import EnvironmentNode
+from ..nodes.coordination.coordinator import Coordinator
+from ..nodes.evaluation.evaluator import EvaluatorNode
+from ..nodes.inference.inference import InferenceNode
+from ..nodes.learning.learner import LearnerNode
 from ..nodes.node import Node, NodeContext, ProgramNode
 from ..nodes.replay import ReplayNode
-from ..nodes.reporting import ReportingNode
+from ..nodes.reports.reporting import ReportingNode
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
 from .launcher import REPORT_STEPS
 from .one_process_logs import logged_in
-from .progress_watchdog import Overdue
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
-from .supervisor import SIGNAL_SECONDS
-from .turn_watch import TurnWatch
+from .supervision.progress_watchdog import Overdue
+from .supervision.supervisor import SIGNAL_SECONDS
+from .supervision.turn_watch import TurnWatch
 
 _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""

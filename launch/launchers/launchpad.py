@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import psutil
 
 from ...deadlines import Deadline
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .launcher import Launcher
@@ -55,7 +55,7 @@ class LaunchpadLauncher(Launcher):
 
         from ..nodes.node import ProgramNode
         from ..nodes.user_node import close_ports
-        from .remote_monitor import MonitorServer
+        from .supervision.remote_monitor import MonitorServer
 
         failure: BaseException | None = None
         server = MonitorServer(monitor)

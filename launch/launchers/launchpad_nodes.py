@@ -22,23 +22,23 @@ from typing import Any, NoReturn
 import launchpad as lp
 import psutil
 
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..nodes.devices import device_names, prepare_devices
 from ..nodes.node import NodeContext, NodePolicy, ProgramNode
 from ..nodes.progress import HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
 from ..run_directory.run_lock import hold_as_remains
-from .display import LineMonitor
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
-from .node_thread import ThreadWorker
-from .process_setup import exit_by, prepare_process
-from .remote_monitor import MonitorClient
+from .node_processes.process_setup import exit_by, prepare_process
 from .run_outcome import Monitor, Outcome, OutputClosed
-from .run_summary import SummaryMonitor, describe_end
-from .supervisor import Event, Exit, Supervised, Supervisor, Worker
+from .screen.display import LineMonitor
+from .screen.run_summary import SummaryMonitor, describe_end
+from .supervision.node_thread import ThreadWorker
+from .supervision.remote_monitor import MonitorClient
+from .supervision.supervisor import Event, Exit, Supervised, Supervisor, Worker
 
 _ONE_PROCESS = (lp.LaunchType.LOCAL_MULTI_THREADING, lp.LaunchType.TEST_MULTI_THREADING)
 _WATCH_SECONDS = 0.2

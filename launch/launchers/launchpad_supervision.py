@@ -16,7 +16,7 @@ import cloudpickle
 import psutil
 
 from ..nodes.node import NodeHandle, Unreachable
-from .supervisor import Event, Exit
+from .supervision.supervisor import Event, Exit
 
 _POLL_SECONDS = 0.2
 _CALL_SECONDS = 5.0

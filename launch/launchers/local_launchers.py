@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ...caller_words import argument
 from ...errors import CallboardError
-from ..checked_run import Run
 from ..experiment import Experiment
-from .forkserver import start_forkserver
+from ..experiments.checked_run import Run
 from .launcher import Launcher
+from .node_processes.forkserver import start_forkserver
 from .run_outcome import Monitor, Outcome
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _eager_or_compiled(eager: bool, program: lp.Program) -> Iterator[None]:
     if not eager:
         yield
         return
-    from ...agents.fast_function import eager_functions
+    from ...agents.learning.fast_function import eager_functions
     from ..program import nodes_of
 
     for _, node in nodes_of(program):

@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 import cloudpickle
 import launchpad as lp
 
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..nodes.node import LaunchedNode
 from ..program import nodes_of
 from ..run_directory.layout import RunDirectory
 from ..run_directory.run_files import begun
 from .addresses import reserved_ports
-from .forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
-from .forkserver_watch import ForkserverWatch
-from .node_process import ChildSettings, run_child
-from .other_hosts import OtherHosts
+from .node_processes.forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
+from .node_processes.forkserver_watch import ForkserverWatch
+from .node_processes.node_process import ChildSettings, run_child
 from .run_outcome import Monitor, Outcome, error_text
-from .supervisor import Event, Exit, Supervised, Supervisor
+from .supervision.other_hosts import OtherHosts
+from .supervision.supervisor import Event, Exit, Supervised, Supervisor
 
 _LAST_SECONDS = 5.0
 

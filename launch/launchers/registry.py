@@ -13,7 +13,7 @@ from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ...nested_settings import Field, declared_fields
 from ..experiment import Experiment
-from ..option_parsing import option_name
+from ..experiments.option_parsing import option_name
 from ..settings import plain
 from .launcher import Launcher
 

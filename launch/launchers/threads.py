@@ -5,14 +5,14 @@ import queue
 
 import launchpad as lp
 
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from .addresses import reserved_ports
-from .node_thread import ThreadWorker
 from .one_process_logs import logged_in
 from .run_outcome import Monitor, Outcome
-from .supervisor import Event, Supervised, Supervisor
+from .supervision.node_thread import ThreadWorker
+from .supervision.supervisor import Event, Supervised, Supervisor
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:

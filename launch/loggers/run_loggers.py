@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..settings import settings_by_name
 from .logger_thread import LoggerThread
 from .metric_logger import LoggedRun, logger_names, make_logger

@@ -11,7 +11,7 @@ from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
 from pybind11_abseil.status import StatusCode
 
-from ..listen_filter import PortGuard
+from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
 from .progress import Progress
 from .proxy_bypass import bypass_proxies

@@ -8,12 +8,12 @@ from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
-from ..checked_run import Run
+from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
-from .checkpoint_schedule import CheckpointSchedule
+from .learning.checkpoint_schedule import CheckpointSchedule
 from .node import NodeContext, NodeHandle
-from .reporting import Report, ReportingNode
-from .written_bytes import marked_while_files_grow
+from .reports.reporting import Report, ReportingNode
+from .reports.written_bytes import marked_while_files_grow
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0

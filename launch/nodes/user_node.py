@@ -14,7 +14,7 @@ from absl import flags
 from launchpad.launch import worker_manager
 
 from ...errors import CallboardError
-from ..listen_filter import PortGuard
+from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
 from .node import NodeContext, NodePolicy
 

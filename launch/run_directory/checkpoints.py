@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from ...agents.agent import Policy
-from ...agents.finite_checks import check_saved_weights
+from ...agents.learning.finite_checks import check_saved_weights
 from ...atomic_files import (
     directory_draft,
     link_or_copy,

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ...agents.agent import Policy
-from ...agents.finite_checks import NotFiniteError, check_weights
-from ...agents.weight_names import weight_names
+from ...agents.learning.finite_checks import NotFiniteError, check_weights
+from ...agents.learning.weight_names import weight_names
 from ...atomic_files import file_draft
 from ...errors import CallboardError, unknown
 

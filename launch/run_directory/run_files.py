@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator
 
 from ...atomic_files import write_file
-from ...environments.spec_files import format_spec
+from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
-from ..checked_run import Run
+from ..experiments.checked_run import Run
+from ..processes.temporary_files import temporary_files_in
 from ..settings import write_experiment
-from ..temporary_files import temporary_files_in
 from .remote_storage import Storage
 from .replaced_run import remove_run
 

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
+from ..experiments.yaml_files import format_yaml
 from ..run_directory.layout import RunDirectory
-from ..yaml_files import format_yaml
 from .search_space import Values
 
 Mode = Literal["max", "min"]

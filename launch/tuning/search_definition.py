@@ -19,13 +19,13 @@ from ...named_objects import import_object, pickled_with_program, unpickle_with_
 from ...nested_settings import Field, declared_fields
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, field_types, shown
 from ..experiment import Experiment
-from ..experiment_checks import metrics_known
+from ..experiments.experiment_checks import metrics_known
+from ..experiments.option_parsing import option_name
+from ..experiments.stop_conditions import check_metric
+from ..experiments.yaml_files import format_yaml, read_yaml
 from ..launchers.registry import LAUNCHERS, launcher_class, make_launcher
-from ..option_parsing import option_name
 from ..run_directory.metric_names import METRICS
 from ..settings import parse_experiment, plain
-from ..stop_conditions import check_metric
-from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory
 from .search_space import SearchSpace, Values, describe, parse_search, vary_recipe
 

@@ -23,7 +23,7 @@ from ...environments import is_multi_agent
 from ...errors import CallboardError
 from ...own_modules import search_working_directory
 from ..experiment import Experiment
-from ..policy_settings import SHARED, learning_policies
+from ..experiments.policy_settings import SHARED, learning_policies
 from ..run import run
 from ..run_directory.checkpoints import Checkpoints, step_of
 from ..run_directory.layout import POLICIES, RunDirectory, is_checkpoint_name

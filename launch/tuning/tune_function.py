@@ -83,7 +83,7 @@ def tune(
 def with_absolute_weights(experiment: Experiment) -> Experiment:
     """Returns an experiment whose trials find the weights that they begin with from any directory."""
     # Imports TensorFlow.
-    from ..warm_start import with_absolute_sources
+    from ..trained.warm_start import with_absolute_sources
 
     return with_absolute_sources(experiment)
 
@@ -99,7 +99,7 @@ def new_search(tuning: Tuning, path: pathlib.Path) -> TuneDirectory:
         raise CallboardError(f"there is already a run in {path}; name another directory")
     tuning.check()
     if tuning.settings.get("init_from") or tuning.settings.get("freeze"):
-        from ..warm_start import check_warm_start
+        from ..trained.warm_start import check_warm_start
 
         for values in tuning.samples_of_all():
             experiment = tuning.experiment(values, {})

@@ -6,8 +6,8 @@ import numpy as np
 import small_worlds
 from dm_env import specs as dm_specs
 
+from callboard.agents.policies.ppo_policy import PpoExtras, PpoState
 from callboard.agents.ppo import Ppo
-from callboard.agents.ppo_policy import PpoExtras, PpoState
 from callboard.data import Record, Sample
 from callboard.networks.recurrent import LSTMState
 from callboard.specs import EnvironmentSpec

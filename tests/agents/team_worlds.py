@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
+from callboard.agents.policies.qmix_policy import QmixState
 from callboard.agents.qmix import Qmix
-from callboard.agents.qmix_policy import QmixState
 from callboard.data import ItemInfo, Record, Sample
 from callboard.nested_settings import from_values
 from callboard.specs import EnvironmentSpec

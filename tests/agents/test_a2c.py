@@ -12,7 +12,7 @@ from small_worlds import FixedNetwork
 
 from callboard.agents.a2c import A2C, A2CExtras
 from callboard.agents.acting import trace_layout
-from callboard.agents.ppo_policy import PpoNetworks
+from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values

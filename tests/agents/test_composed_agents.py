@@ -11,11 +11,11 @@ from update_on_replicas import BATCH, random_sample
 
 from callboard.action_masks import choice_sizes
 from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.fast_function import eager_functions
+from callboard.agents.learning.fast_function import eager_functions
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
 from callboard.nested_settings import from_values
-from callboard.networks.action_parts import ActionParts
+from callboard.networks.actions.action_parts import ActionParts
 from callboard.networks.distributions import Categorical
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 

@@ -12,8 +12,8 @@ from callboard.agents.sac import Sac
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
-from callboard.networks.augmentation import random_shift
 from callboard.networks.random_streams import Stream, stream_seed
+from callboard.networks.torsos.augmentation import random_shift
 from callboard.specs import EnvironmentSpec
 
 IMAGE = dm_specs.BoundedArray((24, 24, 1), np.uint8, 0, 255)

@@ -9,7 +9,7 @@ from small_worlds import layout_of
 from update_on_replicas import BATCH, random_sample
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.fast_function import eager_functions
+from callboard.agents.learning.fast_function import eager_functions
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
 from callboard.nested_settings import from_values

@@ -4,9 +4,9 @@ import re
 
 from agent_cases import AGENT_CASES
 
-from callboard.agents.live_settings import scheduled_metric
+from callboard.agents.learning.live_settings import scheduled_metric
+from callboard.agents.learning.ppo_learner import Rates
 from callboard.agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
-from callboard.agents.ppo_learner import Rates
 from callboard.agents.registry import AGENTS, agent_class, agent_settings
 from callboard.nested_settings import declared_fields
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.impala_settings import ImpalaSettings
 from callboard.agents.optimizer_settings import OptimizerSettings, check_own_optimizers
 from callboard.agents.schedules import Schedule
+from callboard.agents.settings.impala_settings import ImpalaSettings
 from callboard.errors import CallboardError
 from callboard.setting_types import check_ranges
 

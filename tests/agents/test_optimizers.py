@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.optimizer_options import OPTIMIZERS
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.optimizers import make_optimizer
 from callboard.agents.schedules import Schedule
+from callboard.agents.settings.optimizer_options import OPTIMIZERS
 from callboard.errors import CallboardError
 
 ADAM = OptimizerSettings(learning_rate=0.1, epsilon=1e-12, max_gradient_norm=None)

@@ -10,9 +10,9 @@ import tree
 from dm_env import specs
 
 from callboard.agents.acting import trace_layout
+from callboard.agents.learning.ppo_rollout import observation_values
+from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
-from callboard.agents.ppo_policy import PpoNetworks
-from callboard.agents.ppo_rollout import observation_values
 from callboard.data import Layout, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values

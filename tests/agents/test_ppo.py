@@ -12,9 +12,9 @@ from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
 from small_worlds import FixedNetwork
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.learning.ppo_rollout import observation_values
+from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
-from callboard.agents.ppo_policy import PpoNetworks
-from callboard.agents.ppo_rollout import observation_values
 from callboard.agents.schedules import Schedule
 from callboard.data import Record, Sample, Version
 from callboard.environments import make

@@ -12,8 +12,8 @@ from dm_env import specs as dm_specs
 from small_worlds import SPEC, layout_of
 from team_worlds import ACTIONS, GRU, MEMBERS, random_sample, small, team_spec
 
+from callboard.agents.policies.qmix_policy import QmixState
 from callboard.agents.qmix import Qmix, Vdn
-from callboard.agents.qmix_policy import QmixState
 from callboard.data import Sample
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment

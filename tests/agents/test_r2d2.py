@@ -11,9 +11,9 @@ from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
-from callboard.agents.network_inputs import Carried, sequence_inputs
+from callboard.agents.policies.network_inputs import Carried, sequence_inputs
+from callboard.agents.policies.r2d2_policy import R2D2Extras
 from callboard.agents.r2d2 import R2D2
-from callboard.agents.r2d2_policy import R2D2Extras
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError

@@ -16,8 +16,8 @@ from linear_updates import (
 )
 from small_worlds import layout_of
 
+from callboard.agents.policies.sac_policy import SacNetworks
 from callboard.agents.sac import Sac
-from callboard.agents.sac_policy import SacNetworks
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment

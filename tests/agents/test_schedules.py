@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from small_worlds import SPEC, layout_of
 
-from callboard.agents.apex_settings import ApexSettings
-from callboard.agents.impala_settings import ImpalaSettings
 from callboard.agents.schedules import Schedule, check_schedules, schedules_of
+from callboard.agents.settings.apex_settings import ApexSettings
+from callboard.agents.settings.impala_settings import ImpalaSettings
 from callboard.errors import CallboardError
 from callboard.nested_settings import declared_fields, from_values, with_values
 from callboard.setting_types import check_ranges, converted

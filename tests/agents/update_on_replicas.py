@@ -21,9 +21,9 @@ from dm_env import specs as dm_specs
 from tensorflow.python.eager import context as eager
 
 from callboard.agents.acting import trace_layout
-from callboard.agents.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.gradient_learner import GradientLearner
 from callboard.agents.gradient_step import LossOutput, Objective
+from callboard.agents.learning.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.registry import agent_class
 from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.launch.nodes.devices import make_strategy, prepare_devices, share_first_learners_state

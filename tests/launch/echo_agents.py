@@ -7,7 +7,7 @@ from dm_env import specs
 
 from callboard.data import Nest
 from callboard.environments import AgentStep, MultiAgentEnvironment
-from callboard.environments.tasks import Task
+from callboard.environments.batches.tasks import Task
 from callboard.specs import EnvironmentSpec
 
 _SIZES = {"left": 3, "right": 4}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from callboard.launch.launchers.forkserver import ForkServer
+from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.stop_signals import pass_on_signals
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
@@ -63,7 +63,7 @@ def prepare_for_a_node(log, temporary, pipe):
 
     import tensorflow as tf
 
-    from callboard.launch.launchers.process_setup import prepare_process
+    from callboard.launch.launchers.node_processes.process_setup import prepare_process
     from callboard.launch.nodes.node import NodePolicy
 
     prepare_process("actor/0", NodePolicy(stop_order=1, tensorflow_threads=2), log, temporary)

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 
-from callboard.launch.checked_run import Run
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory

@@ -9,8 +9,8 @@ from own_callbacks import Commanding, Raising, Recorder
 from tensorflow.python.summary.summary_iterator import summary_iterator
 
 from callboard.agents.impala import Impala
-from callboard.launch.curriculum import Stage
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.curriculum import Stage
 from callboard.launch.run import run
 from callboard.launch.settings import read_experiment
 from callboard.nested_settings import from_values

@@ -11,9 +11,9 @@ from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
-from callboard.launch.curriculum import Stage
 from callboard.launch.experiment import Experiment
-from callboard.launch.policy_settings import RandomPolicy, Snapshots
+from callboard.launch.experiments.curriculum import Stage
+from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.run import run
 
 

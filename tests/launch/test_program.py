@@ -5,8 +5,8 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.program import describe_graph, handle_of, make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.experiments.option_parsing import option_name
 from callboard.launch.launchers.registry import make_launcher
-from callboard.launch.option_parsing import option_name
 from callboard.launch.settings import parse_experiment
 
 SET = re.compile(r"(?:set |leave |or )([a-z_]+(?:\.[\w.]+)*) (?:to|at) (?:at most |at least )?([\w.]+)(?: or (\d+))?")

@@ -10,8 +10,8 @@ from local_nodes import release
 
 from callboard.agents.weights import pack_weights
 from callboard.errors import CallboardError
-from callboard.launch.checked_run import Run
 from callboard.launch.cli.command import main
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment

@@ -17,7 +17,6 @@ from agent_cases import AGENT_CASES
 
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
-from callboard.launch.background_run import SessionEnded
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
 from callboard.launch.launchers.registry import make_launcher
@@ -26,6 +25,7 @@ from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import read_policy
+from callboard.launch.runs.background_run import SessionEnded
 from callboard.launch.session import Session
 from callboard.launch.settings import parse_experiment, read_recipe
 

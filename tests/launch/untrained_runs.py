@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from callboard.environments.spec_files import format_spec
+from callboard.environments.batches.spec_files import format_spec
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.settings import parse_experiment, write_experiment

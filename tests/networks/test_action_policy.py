@@ -9,7 +9,6 @@ import tree
 from composed_actions import ACTIONS, BOX, random_mask, spec_of
 from dm_env import specs as dm_specs
 
-from callboard.networks.action_parts import ActionParts, Chosen
 from callboard.networks.action_policy import (
     AutoregressivePolicy,
     ComposedPolicy,
@@ -17,8 +16,9 @@ from callboard.networks.action_policy import (
     GaussianPolicy,
     action_policy,
 )
-from callboard.networks.composed_heads import AutoregressiveValueHead, ComposedValue
+from callboard.networks.actions.action_parts import ActionParts, Chosen
 from callboard.networks.heads import GaussianValue, PolicyValue
+from callboard.networks.heads.composed_heads import AutoregressiveValueHead, ComposedValue
 
 SLOT, SEED = tf.range(6), tf.constant([3, 4])
 

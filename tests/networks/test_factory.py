@@ -12,12 +12,12 @@ from dm_env import specs
 
 from callboard.errors import CallboardError
 from callboard.networks.action_policy import action_policy
-from callboard.networks.composed_heads import AutoregressiveValue, ComposedValue
 from callboard.networks.factory import policy_value_network
 from callboard.networks.heads import GaussianValue, PolicyValue
+from callboard.networks.heads.composed_heads import AutoregressiveValue, ComposedValue
 from callboard.networks.network import Inputs
 from callboard.networks.network_settings import PopArtSettings
-from callboard.networks.torso_factory import make_torso
+from callboard.networks.torsos.torso_factory import make_torso
 from callboard.specs import EnvironmentSpec, zeros
 
 VECTOR = specs.BoundedArray((4,), np.float32, -1, 1)

@@ -8,8 +8,9 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.nested_settings import declared_fields, from_values
-from callboard.networks.actor_critic_factory import actor_critic_networks
-from callboard.networks.deterministic_actor_critic import deterministic_actor_critic
+from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
+from callboard.networks.actor_critics.deterministic_actor_critic import deterministic_actor_critic
+from callboard.networks.actor_critics.shared_encoder import shared_encoder_networks
 from callboard.networks.factory import policy_value_network, q_network
 from callboard.networks.network_settings import (
     ActorCriticSettings,
@@ -18,8 +19,7 @@ from callboard.networks.network_settings import (
     QNetworkSettings,
     RecurrentQNetworkSettings,
 )
-from callboard.networks.shared_encoder import shared_encoder_networks
-from callboard.networks.torso_factory import make_torso
+from callboard.networks.torsos.torso_factory import make_torso
 from callboard.setting_types import check_ranges, converted
 
 MLP: dict[str, Any] = {"hidden_sizes": (64,), "activation": "relu"}

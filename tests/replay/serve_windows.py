@@ -13,7 +13,7 @@ def main():
     import reverb
     import timestep_streams
 
-    from callboard.launch.launchers.malloc_arenas import use_one_arena
+    from callboard.launch.launchers.node_processes.malloc_arenas import use_one_arena
     from callboard.replay import WindowFormat, start_server
 
     # As in the process of a replay node.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ....deadlines import wait_until
 from ....errors import CallboardError
-from ...ports import listen_on_all
+from ...processes.ports import listen_on_all
 from .cluster_file import Cluster
 
 _DIAL_SECONDS = 2.0

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 from ....errors import CallboardError, suggestion, unknown
 from ....setting_types import shown
 from ...experiment import Experiment
-from ...listen_filter import resolved
+from ...experiments.yaml_files import read_yaml
 from ...node_names import kind_of, number_of
-from ...yaml_files import read_yaml
+from ...processes.listen_filter import resolved
 
 if TYPE_CHECKING:
     # A cluster file is read and checked before TensorFlow is imported.

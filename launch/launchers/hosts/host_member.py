@@ -13,7 +13,7 @@ from courier.python.client import StatusNotOk
 from ....deadlines import Clock, Deadline
 from ....errors import CallboardError
 from ..run_outcome import Monitor, Outcome, error_text
-from ..supervisor import Event
+from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 from .membership import ALL_ENDED, LEAVE, OTHER_VERSION, PROTOCOL, RUN, SILENT_SECONDS, STOP, WAIT, Command, Heartbeat
 

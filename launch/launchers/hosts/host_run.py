@@ -17,11 +17,11 @@ import launchpad as lp
 
 from ....deadlines import retry
 from ....errors import CallboardError
-from ...checked_run import Run
-from ...listen_filter import PortGuard
+from ...experiments.checked_run import Run
 from ...nodes.proxy_bypass import bypass_proxies
-from ...package_versions import versions
-from ...ports import reserve
+from ...processes.listen_filter import PortGuard
+from ...processes.package_versions import versions
+from ...processes.ports import reserve
 from ...program import nodes_of
 from ...run_directory.layout import RunDirectory
 from ...run_directory.run_files import begun
@@ -29,7 +29,7 @@ from ...stop_signals import stop_signals
 from ..addresses import bind_addresses, first_port, port_of
 from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
-from ..supervisor import Event
+from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 from .host_member import HostMember
 from .membership import HostTable

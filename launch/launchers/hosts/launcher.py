@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from ....caller_words import argument
 from ....errors import CallboardError
-from ...checked_run import Run
 from ...experiment import Experiment
+from ...experiments.checked_run import Run
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_can_be_made, check_state
 from ...run_directory.run_lock import check_not_running
 from ...settings import read_experiment
-from ..forkserver import start_forkserver
 from ..launcher import Launcher, LocalPart, locked
+from ..node_processes.forkserver import start_forkserver
 from ..run_outcome import Monitor, Outcome
 from .cluster_file import Cluster, read_cluster
 from .shared_settings import shared_settings

@@ -39,7 +39,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ....deadlines import Clock, Deadline
-from ..supervisor import Event
+from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 
 PROTOCOL = 3

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ...experiment import Experiment
-from ...policy_settings import FrozenPolicy
+from ...experiments.policy_settings import FrozenPolicy
 from ...settings import settings_by_name
 
 

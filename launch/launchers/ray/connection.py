@@ -16,7 +16,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 from ....deadlines import wait_until
 from ....errors import CallboardError
 from ....install_commands import install_command
-from ...temporary_files import removed_afterwards
+from ...processes.temporary_files import removed_afterwards
 from .cluster_address import check_address
 
 try:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ....errors import CallboardError, unknown
 from ....setting_types import NonNegativeInt
-from ...checked_run import Run
 from ...experiment import Experiment
+from ...experiments.checked_run import Run
+from ...processes.temporary_files import removed_afterwards
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_state
 from ...run_directory.remote_storage import Storage, fetch_run, is_url
 from ...run_directory.run_lock import run_lease
-from ...temporary_files import removed_afterwards
 from ..launcher import Launcher, LocalPart
 from ..run_outcome import Monitor, Outcome
 from .cluster_address import check_address

@@ -14,8 +14,8 @@ from ....deadlines import Deadline, retry
 from ....errors import CallboardError
 from ...nodes.node import Node, NodeContext, NodeHandle, NodePolicy, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
-from ...ports import RAY_PORTS, reserve_among
-from ..process_setup import prepare_libraries
+from ...processes.ports import RAY_PORTS, reserve_among
+from ..node_processes.process_setup import prepare_libraries
 
 CALL_SECONDS = 5.0
 _START_SECONDS = 300.0

@@ -21,8 +21,8 @@ from ....agents.weights import WeightClient, pack_weights
 from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....replay import ReplayHandle
-from ...checked_run import Run
 from ...experiment import Experiment
+from ...experiments.checked_run import Run
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy
@@ -31,7 +31,7 @@ from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
-from ...warm_start import check_warm_start, with_absolute_sources
+from ...trained.warm_start import check_warm_start, with_absolute_sources
 from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer

@@ -30,8 +30,8 @@ from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
 from ....own_modules import searched_directories
-from ...checked_run import Run
 from ...experiment import Experiment
+from ...experiments.checked_run import Run
 from ...nodes.devices import device_count
 from ...nodes.node import LaunchedNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
@@ -39,7 +39,7 @@ from ...program import nodes_of
 from ...run_directory.run_files import begun
 from ...stop_signals import stop_signals
 from ..run_outcome import Monitor, Outcome
-from ..supervisor import Event, Exit, Supervised, Supervisor
+from ..supervision.supervisor import Event, Exit, Supervised, Supervisor
 from .connection import END_SECONDS, connected, files_were_removed, session_directory
 from .workers import AddressBook, BookedAddress, Incarnation, RayNode
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from ....agents.weights import Unpacking
 from ....deadlines import Deadline
-from ...checked_run import Run
+from ...experiments.checked_run import Run
 from ...node_names import kind_of, number_of
-from ...nodes.actor import ActorNode
-from ...nodes.coordinator import Coordinator
-from ...nodes.learner import LearnerNode
+from ...nodes.acting.actor import ActorNode
+from ...nodes.coordination.coordinator import Coordinator
+from ...nodes.learning.learner import LearnerNode
 from ...nodes.node import NodeContext, Unreachable
 from .node_actors import CALL_SECONDS, RayHandle
 

@@ -23,16 +23,16 @@ from launchpad.address import AbstractAddressBuilder
 from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....own_modules import search_working_directory
-from ...checked_run import Run
-from ...listen_filter import PortGuard
+from ...experiments.checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
-from ...ports import RAY_PORTS, ReservedPort, reserve_among
+from ...processes.listen_filter import PortGuard
+from ...processes.ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
 from ...run_directory.node_mirror import Mirror
 from ...run_directory.remote_storage import Storage
-from ..process_setup import exit_by, prepare_process
-from ..supervisor import Exit
+from ..node_processes.process_setup import exit_by, prepare_process
+from ..supervision.supervisor import Exit
 
 _ADDRESS_SECONDS = 300.0
 _STOP_POLL_SECONDS = 0.2

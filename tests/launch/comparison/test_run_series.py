@@ -9,8 +9,8 @@ from synthetic_runs import write_run
 from callboard.errors import CallboardError
 from callboard.launch.comparison import run_series as module
 from callboard.launch.comparison.run_series import Cell, RunEnd, SeriesDirectory, recipe_of, run_series
+from callboard.launch.experiments.yaml_files import format_yaml
 from callboard.launch.settings import parse_settings, read_recipe
-from callboard.launch.yaml_files import format_yaml
 
 RECIPE = recipe_of(
     parse_settings("impala", {"env": "CartPole-v1"}, ["--agent.optimizer.learning-rate=0.5", "--seed=3"])

@@ -11,7 +11,7 @@ import sys
 import pytest
 from host_network import HostNetwork, why_not
 
-from callboard.launch.ports import RAY_PORTS
+from callboard.launch.processes.ports import RAY_PORTS
 
 pytestmark = pytest.mark.slow
 

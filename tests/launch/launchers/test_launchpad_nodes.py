@@ -10,8 +10,8 @@ import pytest
 from launchpad.launch import serialization
 
 from callboard.agents.impala import Impala
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.launchpad_nodes import GraphNode, SupervisingNode
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from callboard.launch.launchers.launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection
-from callboard.launch.launchers.supervisor import Event, Exit
+from callboard.launch.launchers.supervision.supervisor import Event, Exit
 from callboard.launch.nodes.node import Unreachable
 
 

@@ -8,15 +8,15 @@ import tensorflow as tf
 
 from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.errors import CallboardError
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.forkserver import ForkServer
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.local_launchers import (
     InlineLauncher,
     ProcessesLauncher,
     ThreadsLauncher,
     _eager_or_compiled,
 )
+from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.program import make_program, nodes_of
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
@@ -85,7 +85,7 @@ def test_a_node_that_stands_in_a_debugger_is_not_ended(tmp_path):
 
 def test_only_processes_start_a_forkserver_early(monkeypatch):
     server = ForkServer(preload="json")
-    monkeypatch.setattr("callboard.launch.launchers.forkserver._forkserver", server)
+    monkeypatch.setattr("callboard.launch.launchers.node_processes.forkserver._forkserver", server)
     for launcher in EVERY:
         assert server._process is None
         launcher().prepare()

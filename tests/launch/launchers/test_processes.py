@@ -7,12 +7,12 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.deadlines import wait_until
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers import processes
-from callboard.launch.launchers.forkserver import ForkServer
+from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.processes import ProcessWorker
-from callboard.launch.launchers.supervisor import Exit
+from callboard.launch.launchers.supervision.supervisor import Exit
 from callboard.launch.nodes.user_node import UserNode
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -65,7 +65,7 @@ def test_a_node_that_ends_before_it_begins_is_reported_once(worker, events, orde
 
 def test_a_node_that_cannot_be_started_says_why(worker, events, monkeypatch):
     server = ForkServer(preload="no_such_module")
-    monkeypatch.setattr("callboard.launch.launchers.forkserver._forkserver", server)
+    monkeypatch.setattr("callboard.launch.launchers.node_processes.forkserver._forkserver", server)
     worker.start()
     node, kind, how = events.get(timeout=10)
     server.stop()

@@ -1,8 +1,8 @@
 """The loggers that a run's settings name."""
 
 from callboard.agents.impala import Impala
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.loggers.run_loggers import RunLoggers
 from callboard.launch.run_directory.layout import RunDirectory
 

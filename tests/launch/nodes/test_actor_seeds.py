@@ -10,8 +10,8 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.environments import environment_seeds
 from callboard.launch.experiment import Experiment
-from callboard.launch.nodes import acting_setup
-from callboard.launch.nodes import remote_actor as central_actor
+from callboard.launch.nodes.acting import acting_setup
+from callboard.launch.nodes.acting import remote_actor as central_actor
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
@@ -43,7 +43,7 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
 
     make_environments, make_policy_seed = acting_setup.make, central_actor.policy_seed
     monkeypatch.setattr(acting_setup, "make", make)
-    for module in ("callboard.agents.acting", "callboard.launch.nodes.remote_actor"):
+    for module in ("callboard.agents.acting", "callboard.launch.nodes.acting.remote_actor"):
         monkeypatch.setattr(f"{module}.policy_seed", policy_seed)
 
     def play(name, max_steps, resume=False):

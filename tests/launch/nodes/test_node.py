@@ -9,11 +9,11 @@ import launchpad as lp
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodePolicy, ProgramNode, Unreachable
-from callboard.launch.ports import reserve_any
+from callboard.launch.processes.ports import reserve_any
 from callboard.launch.run_directory.layout import RunDirectory
 
 

@@ -7,15 +7,15 @@ import threading
 import numpy as np
 import pytest
 
-from callboard.agents.finite_checks import check_saved_weights
 from callboard.agents.impala import Impala
+from callboard.agents.learning.finite_checks import check_saved_weights
 from callboard.deadlines import wait_until
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.metrics import MetricsWriter
-from callboard.replay import batch_reader
+from callboard.replay.reading import batch_reader
 
 ENVIRONMENTS = pathlib.Path(__file__).parents[1] / "environments"
 ENV = "broken_environments:RewardsBecomeHuge"

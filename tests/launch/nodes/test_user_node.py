@@ -10,7 +10,7 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.node import NodeContext, NodePolicy, Unreachable
 from callboard.launch.nodes.user_node import USER_NODE_POLICY, UserNode
-from callboard.launch.ports import reserve_any
+from callboard.launch.processes.ports import reserve_any
 
 
 class Doubler:

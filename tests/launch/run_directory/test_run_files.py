@@ -7,10 +7,10 @@ import tempfile
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.environments.spec_files import parse_spec
+from callboard.environments.batches.spec_files import parse_spec
 from callboard.errors import CallboardError
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.run_files import begun
 from callboard.launch.settings import read_experiment

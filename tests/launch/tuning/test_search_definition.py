@@ -8,10 +8,10 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
+from callboard.launch.experiments.yaml_files import format_yaml
 from callboard.launch.settings import read_recipe
 from callboard.launch.tuning.records import Trial, TuneDirectory
 from callboard.launch.tuning.search_definition import Tuning, read_tuning, write_best
-from callboard.launch.yaml_files import format_yaml
 
 
 @pytest.fixture(autouse=True)

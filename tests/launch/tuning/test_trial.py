@@ -149,7 +149,7 @@ def test_the_policies_of_a_trial_are_those_that_learn():
 @pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
 def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_path):
     pytest.importorskip("ray")
-    from callboard.launch.checked_run import Run
+    from callboard.launch.experiments.checked_run import Run
     from callboard.launch.launchers.inline import make_local_nodes
     from callboard.launch.program import make_program
     from callboard.launch.run import run

@@ -13,7 +13,7 @@ import yaml
 
 from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
-from callboard.launch.checked_run import Run
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
 from callboard.launch.program import make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory

@@ -4,8 +4,8 @@ import dataclasses
 
 from callboard.agents.sac import Sac
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.policy_settings import FrozenPolicy
 from callboard.launch.launchers.hosts.shared_settings import shared_settings
-from callboard.launch.policy_settings import FrozenPolicy
 
 EXPERIMENT = Experiment(agent=Sac(), env="Pendulum-v1", init_from="/a/run", init_parts="all")
 

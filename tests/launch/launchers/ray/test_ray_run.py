@@ -3,8 +3,8 @@
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.ray.ray_run import bundles_of
 from callboard.launch.program import make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory

@@ -1,0 +1,107 @@
+"""What agents that learn from the data of their newest weights share: checks, and batches with a limit on their age."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ...data import Layout, Sample
+from ...errors import CallboardError
+from ..agent import Mode
+
+
+def acting_network(network: Any, mode: Mode) -> Any:
+    """Returns the network with which a policy acts: the whole, or what other than the learner's actors need of it."""
+    return network if mode == "train" else getattr(network, "acting", network)
+
+
+def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate: int = 1) -> None:
+    """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
+
+    Args:
+      layout: the layout.
+      unroll_length: transitions in a sequence.
+      batch_size: sequences in a batch, of all agents of the environments.
+      accumulate: batches in an iteration.
+
+    Raises:
+      CallboardError: the sizes do not fit.
+    """
+    agents = layout.agents_per_env
+    if batch_size % (layout.actors * layout.envs_per_actor):
+        # Users count environments, and `Agent.for_agents` has multiplied their number by that of the agents.
+        environments = layout.envs_per_actor // agents
+        raise CallboardError(
+            f"every environment gives the same number of sequences to an iteration: make agent.batch_size a "
+            f"multiple of {layout.actors * environments} ({layout.actors} actors x {environments} environments), "
+            f"not {batch_size // agents}"
+        )
+    if layout.actors % layout.learners:
+        raise CallboardError(
+            f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
+        )
+    if layout.max_timesteps < unroll_length * batch_size * accumulate:
+        factor = " x agent.accumulate" if accumulate > 1 else ""
+        needed = unroll_length * batch_size * accumulate // agents
+        raise CallboardError(
+            f"learning would never begin: max_steps = {layout.max_steps} are fewer than the {needed} of an iteration "
+            f"(agent.unroll_length x agent.batch_size{factor}); set max_steps to at least {needed}, or lower "
+            "agent.unroll_length"
+        )
+
+
+class FreshBatch(NamedTuple):
+    """A batch of data that is new enough."""
+
+    parts: list[Sample]
+    """The dataset's elements that make it up, each distributed over the replicas."""
+    policy_lag: float
+    """Mean age of the weights that acted, in learner steps."""
+    dropped: int
+    """Number of elements that were dropped since the last batch because their weights were too old."""
+
+
+class FreshBatches:
+    """Takes batches from a dataset, and drops data older than a limit.
+
+    Such data occurs when actors restart, or write additional sequences because another actor is slow: then more data
+    may arrive than fits into the batch that it was meant for.
+
+    Args:
+      strategy: the strategy over whose replicas the data is distributed.
+      parts: number of dataset elements that make up a batch.
+      max_policy_lag: age, in learner steps, of the oldest weights whose data is learned from.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, parts: int, max_policy_lag: int):
+        self._strategy = strategy
+        self._parts = parts
+        self._max_policy_lag = max_policy_lag
+
+    def take(self, iterator: Iterator[Any], step: int) -> FreshBatch:
+        """Takes the batch of learner step `step`."""
+        samples: list[Sample] = []
+        lags = []
+        stale = 0
+        while len(samples) < self._parts:
+            sample = next(iterator)
+            versions = self._strategy.experimental_local_results(sample.record.version)
+            lag = step - np.stack([version[..., 1] for version in versions])
+            # A negative lag is that of data from before the learner was restored from an older checkpoint.
+            if 0 <= lag.min() and lag.max() <= self._max_policy_lag:
+                samples.append(sample)
+                lags.append(lag.mean())
+            else:
+                stale += 1
+        return FreshBatch(samples, float(np.mean(lags)), stale)
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """Returns the parts of a replica's share of a batch as one sample; the items' information is left out."""
+    record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
+    state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
+    returns = [sample.discounted_return for sample in samples]
+    joined_returns = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *returns)
+    return Sample(record, state, discounted_return=joined_returns)

@@ -1,0 +1,74 @@
+"""Normalization of rewards by the running standard deviation of discounted returns."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from ...data import Sample
+from ...networks.normalization import RunningNormalizer
+from ...transitions import valid_transitions
+from ..losses.prioritization import importance_weights
+
+_LARGEST = 10.0
+"""Standard deviations of the return beyond which normalized rewards are clipped."""
+
+
+class RewardNormalizer(RunningNormalizer):
+    """Statistics of discounted returns, by whose standard deviation rewards are divided.
+
+    A return is the discounted sum of an episode's rewards so far, as in OpenAI Baselines' `VecNormalize`, whose
+    deviation stands for that of the sum of the rewards to come.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(dm_specs.Array((), np.float32))
+
+    def __call__(self, reward: Any) -> tf.Tensor:
+        """Normalizes rewards `[...]`."""
+        return tf.clip_by_value(self.divide_by_deviation(reward), -_LARGEST, _LARGEST)
+
+    def deviations(self, batch_size: Any) -> tf.Tensor:
+        """Returns the standard deviation of returns `[B]`, the same for all; 1 before the first update."""
+        return 1.0 / self.divide_by_deviation(tf.ones((batch_size,)))
+
+    def normalized(self, sample: Sample) -> Sample:
+        """Updates the statistics with a replica's share of a batch from replay, and normalizes its rewards.
+
+        Items that were sampled more often than others, by their priority, count less, so that the statistics are those
+        of all items.
+        """
+        record, info = sample.record, sample.info
+        weight = tf.cast(valid_transitions(record.first, record.last, record.discount), tf.float64)
+        if info:
+            weight *= tf.cast(importance_weights(info.probability, info.items, 1.0), tf.float64)
+        self.update(sample.discounted_return, weight=weight)
+        return sample._replace(record=record._replace(reward=self(record.reward)))
+
+
+def with_normalized_rewards(record: Any, deviation: Any) -> Any:
+    """Returns a `Record` of arrays with the rewards that `RewardNormalizer` would give, for initial priorities.
+
+    Args:
+      record: rewards `[T, B]`.
+      deviation: `[T + 1, B]`, deviations of returns that the acting policy recorded; `()` for rewards as they are.
+    """
+    if isinstance(deviation, tuple):
+        return record
+    return record._replace(reward=np.clip(record.reward / deviation[:-1], -_LARGEST, _LARGEST))
+
+
+def make_reward_normalizer(agent: Any) -> RewardNormalizer | None:
+    """Creates the normalizer of an agent with `RewardSettings`; None if it does not normalize rewards."""
+    return RewardNormalizer() if agent.normalize_rewards else None
+
+
+def returns_discount(agent: Any) -> float | None:
+    """Returns γ of the discounted returns that the replay of an agent keeps; None if it keeps none."""
+    return normalization_discount(agent) if agent.normalize_rewards else None
+
+
+def normalization_discount(agent: Any) -> float:
+    """Returns γ of the returns by which the rewards of an agent with `RewardSettings` are, or would be, normalized."""
+    return agent.discount if agent.normalization_discount is None else agent.normalization_discount

@@ -1,0 +1,1 @@
+"""What acts: the compiled policies of the agents, over one batch or several, and the checks of actions."""

@@ -1,0 +1,97 @@
+"""What a network takes beside the newest observation, in acting and in learning: earlier frames, and what was done.
+
+With `frame_stack` the network sees stacks of the newest frames.  With `previous_inputs` it also takes the previous
+action and its reward.  A policy carries both in its recurrent state.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tree
+
+from ...data import Nest, Record, Timestep
+from ...networks.network import Inputs
+from ...replay import initial_frames, push_frames
+
+
+class Carried(NamedTuple):
+    """Recurrent state of a policy whose network takes more than the newest observation.
+
+    The previous reward is part of the timestep.
+    """
+
+    core: Nest
+    """State of the network's core, leaves `[B, ...]`."""
+    previous_action: Nest
+    """The action that led to the observation, leaves `[B, ...]`; `()` if the network does not take it."""
+    frames: Nest
+    """`replay.Frames` to stack with those of the observation; `()` if frames are not stacked, and in replay."""
+
+
+class ActingNetwork:
+    """A network that acts: it steps with its inputs, and carries what later inputs need.
+
+    The state is the network's own if it takes the newest observation only, and `Carried` otherwise.
+
+    Args:
+      network: a `networks.network.Network` for stacks of frames.
+      frame_stack: number of frames in a stack.
+    """
+
+    def __init__(self, network: Any, frame_stack: int = 1):
+        self._network = network
+        self._frame_stack = frame_stack
+        self._previous_inputs = getattr(network, "previous_inputs", False)
+
+    def initial_state(self, batch_size: int) -> Nest:
+        """Returns the state before the first timestep, leaves `[batch_size, ...]`."""
+        core = self._network.initial_state(batch_size)
+        if self._frame_stack == 1 and not self._previous_inputs:
+            return core
+
+        def zeros(spec: Any) -> tf.Tensor:
+            return tf.zeros((batch_size, *spec.shape), spec.dtype)
+
+        return Carried(
+            core,
+            previous_action=tree.map_structure(zeros, self._network.spec.action) if self._previous_inputs else (),
+            frames=()
+            if self._frame_stack == 1
+            else initial_frames(self._network.spec.observation, self._frame_stack, batch_size),
+        )
+
+    def step(self, timestep: Timestep, state: Nest) -> tuple[Any, Nest]:
+        """Returns the network's outputs for a timestep, and the state to give to `carry`."""
+        if not isinstance(state, Carried):
+            return self._network.step(Inputs(timestep.observation), state, timestep.first)
+        observation, frames = push_frames(timestep, state.frames, self._frame_stack)
+        previous = (state.previous_action, timestep.reward) if self._previous_inputs else ()
+        outputs, core = self._network.step(Inputs(observation, *previous), state.core, timestep.first)
+        return outputs, state._replace(core=core, frames=frames)
+
+    def carry(self, state: Nest, action: Nest) -> Nest:
+        """Returns the state before the next timestep, to which an action `[B, ...]` leads."""
+        return state._replace(previous_action=action) if self._previous_inputs else state
+
+    def previous_reward(self, timestep: Timestep) -> Any:
+        """Returns what a policy's extras hold for `sequence_inputs`: the reward `[B]`, or `()` if it is not taken."""
+        return timestep.reward if self._previous_inputs else ()
+
+
+def sequence_inputs(record: Record, state: Nest) -> tuple[Inputs, Nest]:
+    """Returns the inputs of a network for sequences from replay, `[T + 1, B, ...]`, and its state before them.
+
+    Args:
+      record: of a `Sample` with stacks of frames.  Extras may have a field `previous_reward`, `[T, B]` or `()`: the
+        reward that came with an observation, whereas `record.reward` is the one that followed.
+      state: the state of an `ActingNetwork` before the first observation, without frames.
+    """
+    if not isinstance(state, Carried):
+        return Inputs(record.observation), state
+    previous_reward = getattr(record.extras, "previous_reward", ())
+    if isinstance(previous_reward, tuple):
+        return Inputs(record.observation), state.core
+    actions = tree.map_structure(
+        lambda before, actions: tf.concat([before[tf.newaxis], actions], axis=0), state.previous_action, record.action
+    )
+    return Inputs(record.observation, actions, tf.concat([previous_reward[:1], record.reward], axis=0)), state.core

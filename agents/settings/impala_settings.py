@@ -1,0 +1,65 @@
+"""Hyperparameters of IMPALA."""
+
+import dataclasses
+
+from ...networks.network_settings import PolicyValueNetworkSettings
+from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from ..optimizer_settings import OptimizerSettings
+from ..schedules import ScheduledNonNegativeFloat
+from .gaussian_settings import GaussianPolicySettings
+from .observation_settings import ObservationSettings
+from .reward_settings import RewardSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
+    """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) where it states one, without its clip.
+
+    The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
+    gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` adds
+    the paper's settings that are specific to Atari.  docs/defaults.md compares all defaults with the papers'.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T).
+      batch_size: sequences in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are added before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      queue_batches: maximum number of batches in the queue; a longer queue means older behavior policies.
+      discount: γ.
+      entropy_cost: weight of the entropy bonus, or a schedule of it.
+      baseline_cost: weight of the value loss.
+      value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
+        those of its head, and of its own torso and core if `network.shared` is false.
+      clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
+      clip_c: c-bar, upper bound of the trace coefficients.
+      clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
+      lambda_: λ of the trace coefficients; 1 in the paper.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
+        clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
+      optimizer: see `OptimizerSettings`.  An `epsilon` of 0.01 is the paper's for Atari; the authors' code, for DMLab,
+        uses 0.1.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
+        (`previous_inputs`).
+    """
+
+    unroll_length: PositiveInt = 20
+    batch_size: PositiveInt = 32
+    accumulate: PositiveInt = 1
+    updates_per_call: PositiveInt = 1
+    queue_batches: PositiveInt = 2
+    discount: UnitInterval = 0.99
+    entropy_cost: ScheduledNonNegativeFloat = 0.01
+    baseline_cost: NonNegativeFloat = 0.5
+    value_learning_rate_scale: PositiveFloat = 1.0
+    clip_rho: PositiveFloat = 1.0
+    clip_c: PositiveFloat = 1.0
+    clip_policy_gradient_rho: PositiveFloat = 1.0
+    lambda_: UnitInterval = 1.0
+    optimizer: OptimizerSettings = OptimizerSettings(
+        name="rmsprop", learning_rate=6e-4, epsilon=0.01, rmsprop_decay=0.99, max_gradient_norm=40.0
+    )
+    network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
+        hidden_sizes=(256, 256), activation="tanh", lstm_size=256, head_sizes=()
+    )

@@ -1,0 +1,16 @@
+"""Settings of the observations that agents see."""
+
+import dataclasses
+
+from ...setting_types import PositiveInt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObservationSettings:
+    """What is done to observations before the network, which agents' settings extend.
+
+    Attributes:
+      frame_stack: number of most recent images that the network sees; replay stores each image once.
+    """
+
+    frame_stack: PositiveInt = 1

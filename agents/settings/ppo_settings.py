@@ -1,0 +1,80 @@
+"""Hyperparameters of PPO."""
+
+import dataclasses
+
+from ...networks.network_settings import PolicyValueNetworkSettings
+from ...setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from ..optimizer_settings import OptimizerSettings
+from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
+from .gaussian_settings import GaussianPolicySettings
+from .observation_settings import ObservationSettings
+from .reward_settings import RewardSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
+    """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
+
+    The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
+    (OpenAI Baselines).  docs/defaults.md compares all defaults with the papers'.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T).
+      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
+        With several agents in an environment, as many of each agent that the policy plays for.
+      epochs: passes over the batch per iteration.
+      minibatches: parts of the batch in an epoch, each with a gradient step.
+      accumulate: minibatches in a gradient step, whose gradients are averaged, as if they were one larger minibatch
+        that did not fit into memory.
+      max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
+        data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
+      discount: γ.
+      gae_lambda: λ of the advantages.
+      clip: ε of the probability ratio, or a schedule of it.
+      clip_decay: whether an ε that is a number decays linearly to 0, as the learning rate does.
+      clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
+      entropy_cost: weight of the entropy bonus, or a schedule of it.
+      value_cost: weight of the value loss.
+      value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
+        those of its head, and of its own torso and core if `network.shared` is false.
+      normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
+        them in each minibatch.
+      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
+        [-10, 10].
+      normalization_discount: γ of those returns; None for that of the agent.
+      target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
+        limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
+        looser limit than where each minibatch is checked (Stable-Baselines3).
+      optimizer: see `OptimizerSettings`.  The learning rate changes from one iteration to the next.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.
+    """
+
+    unroll_length: PositiveInt = 64
+    batch_size: PositiveInt = 32
+    epochs: PositiveInt = 10
+    minibatches: PositiveInt = 32
+    accumulate: PositiveInt = 1
+    max_policy_lag: NonNegativeInt = 0
+    discount: UnitInterval = 0.99
+    gae_lambda: UnitInterval = 0.95
+    clip: ScheduledPositiveFloat = 0.2
+    clip_decay: bool = False
+    clip_value: bool = False
+    entropy_cost: ScheduledNonNegativeFloat = 0.0
+    value_cost: NonNegativeFloat = 0.5
+    value_learning_rate_scale: PositiveFloat = 1.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    target_kl: PositiveFloat | None = None
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-4, epsilon=1e-5, max_gradient_norm=0.5)
+    network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
+        hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
+    )
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.minibatches % self.accumulate:
+            return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
+        return super().problem

@@ -1,0 +1,56 @@
+"""Hyperparameters of TD3."""
+
+import dataclasses
+from typing import Annotated
+
+from annotated_types import Interval
+
+from ...networks.network_settings import ActorCriticSettings
+from ...replay_settings import ReplaySettings
+from ...setting_types import NonNegativeFloat, PositiveInt, UnitInterval
+from ..optimizer_settings import OptimizerSettings
+from .bounded_action_settings import BoundedActionSettings
+from .observation_settings import ObservationSettings
+from .reward_settings import RewardSettings
+
+_ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
+    """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C) where it states one.
+
+    docs/defaults.md compares all defaults with the paper's.
+
+    Attributes:
+      batch_size: transitions in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      discount: γ.
+      exploration_noise: standard deviation of the Gaussian noise of actors, in units of half the range of an action.
+      target_noise: standard deviation of the noise that smooths the target policy's actions, in the same unit; 0 for
+        no smoothing.
+      target_noise_clip: c, the largest such noise.
+      policy_delay: d, learner steps from one gradient step of the policy, and of all targets, to the next.
+      target_update_rate: τ, the fraction of the distance to the networks that their targets move at such a step.
+      actor_optimizer: of the policy, see `OptimizerSettings`.
+      critic_optimizer: of the critics.
+      replay: see `ReplaySettings`; its items are transitions.  Until learning begins, actions are uniformly random.  If
+        `samples_per_insert` equals the batch size, there is one learner step per environment step, as in the paper.
+      network: see `ActorCriticSettings`.
+    """
+
+    batch_size: PositiveInt = 100
+    accumulate: PositiveInt = 1
+    updates_per_call: PositiveInt = 1
+    discount: UnitInterval = 0.99
+    exploration_noise: NonNegativeFloat = 0.1
+    target_noise: NonNegativeFloat = 0.2
+    target_noise_clip: NonNegativeFloat = 0.5
+    policy_delay: PositiveInt = 2
+    target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
+    actor_optimizer: OptimizerSettings = _ADAM
+    critic_optimizer: OptimizerSettings = _ADAM
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=100.0)
+    network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(400, 300), activation="relu")

@@ -1,0 +1,1 @@
+"""Adapters: one module or a few for each library of environments."""

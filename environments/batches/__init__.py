@@ -1,0 +1,1 @@
+"""Batches of environments: timesteps, encodings of observations, seeds, tasks, infos and episode metrics."""

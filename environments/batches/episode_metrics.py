@@ -1,0 +1,132 @@
+"""Metrics of episodes from the environments' infos: which values, and what becomes of them over an episode."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import CallboardError, suggestion, unknown
+from .infos import Info
+
+_SUM, _HISTOGRAM, _FINAL = "sum", "histogram", "final"
+
+
+class EpisodeMetric(NamedTuple):
+    """A value in an environment's info that is a metric of its episodes."""
+
+    key: str
+    """The key in the info; `a.b` for the key `b` in a mapping `a`."""
+    summed: bool = False
+    """Whether the metric is the sum over the episode's steps, instead of the last value."""
+    histogram: bool = False
+    """Whether its distribution over episodes is recorded too."""
+
+    @property
+    def name(self) -> str:
+        """Name of the metric: the key, with `_sum` at the end if it is summed."""
+        return f"{self.key}_{_SUM}" if self.summed else self.key
+
+
+def parse_episode_metrics(texts: str | Sequence[str]) -> tuple[EpisodeMetric, ...]:
+    """Parses metrics written as `key`, `key:sum`, `key:histogram` or `key:sum:histogram`.
+
+    Args:
+      texts: a list, or text with commas between the metrics.
+
+    Raises:
+      CallboardError: one is written in another way, or twice.
+    """
+    metrics: list[EpisodeMetric] = []
+    for text in ",".join([texts] if isinstance(texts, str) else texts).split(",") if texts else ():
+        key, *options = (part.strip() for part in text.split(":"))
+        if not key or any(not part for part in key.split(".")):
+            raise CallboardError(f"episode_metrics: {text!r} names no key of the environment's info")
+        for option in options:
+            if option not in (_SUM, _FINAL, _HISTOGRAM):
+                raise unknown(f"option of the episode metric {key!r}:", option, (_SUM, _FINAL, _HISTOGRAM))
+        if _SUM in options and _FINAL in options:
+            raise CallboardError(f"the episode metric {text!r} is either the sum or the final value: choose one")
+        metrics.append(EpisodeMetric(key, _SUM in options, _HISTOGRAM in options))
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise CallboardError(f"the episode metric {name!r} is named twice: leave one out")
+    return tuple(metrics)
+
+
+class EpisodeMetrics:
+    """Accumulates the metrics of the current episode of each of B environments.
+
+    Args:
+      metrics: what is taken from the infos.
+      batch_size: the number of environments, B.
+    """
+
+    def __init__(self, metrics: Sequence[EpisodeMetric], batch_size: int):
+        self._metrics = [(metric.name, metric.key, metric.summed) for metric in metrics]
+        self._values: list[dict[str, float]] = [{} for _ in range(batch_size)]
+        self._missing = {metric.key for metric in metrics}
+        self._seen: set[str] = set()
+
+    def begin(self, index: int) -> None:
+        """Begins an episode of an environment."""
+        self._values[index] = {}
+
+    def add(self, index: int, info: Info) -> None:
+        """Takes the info of an environment's step.
+
+        Raises:
+          CallboardError: a value is not a number.
+        """
+        values = self._values[index]
+        for name, key, summed in self._metrics:
+            value = _number(key, _found(info, key))
+            if value is not None:
+                values[name] = values.get(name, 0.0) + value if summed else value
+        if self._missing:
+            self._seen.update(_keys(info))
+            self._missing -= self._seen
+
+    def end(self, index: int) -> dict[str, float]:
+        """Returns the metrics of an environment's episode, which has ended, without those that never appeared."""
+        return self._values[index]
+
+    def describe_missing(self) -> str:
+        """Returns a line about the keys that no info has had so far, once; empty if all have appeared."""
+        if not self._missing:
+            return ""
+        seen = sorted(self._seen)
+        hints = [suggestion(key, seen, f"it has {', '.join(seen) or 'none'}") for key in sorted(self._missing)]
+        keys = ", ".join(map(repr, sorted(self._missing)))
+        self._missing = set()
+        return f"no info so far has the episode metric {keys}; {hints[0]}"
+
+
+def _found(info: Info, key: str) -> Any:
+    if key in info:
+        return info[key]
+    value: Any = info
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+def _number(key: str, value: Any) -> float | None:
+    if value is None or isinstance(value, float):
+        return value
+    if isinstance(value, bool | int | np.generic | np.ndarray) and np.size(value) == 1:
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf":
+            return float(array.reshape(()))
+    raise CallboardError(
+        f"the episode metric {key!r} is a {type(value).__name__} in the environment's info, not a number: leave it out"
+    )
+
+
+def _keys(info: Info, prefix: str = "") -> Iterable[str]:
+    for key, value in info.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")

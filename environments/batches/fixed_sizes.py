@@ -1,0 +1,182 @@
+"""Texts and sequences in observations as arrays of fixed sizes, padded or cut."""
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import iterate
+
+from ...errors import CallboardError
+from ...named_objects import import_object
+from ...setting_types import PositiveInt, converted
+
+
+class FixedSizes(NamedTuple):
+    """Sizes of texts and sequences, see `FixedSizeObservations`."""
+
+    text_length: int | None
+    tokenizer: Callable[[str], Sequence[int]] | None
+    text_tokens: int | None
+    sequence_length: int | None
+
+
+class FixedSizeObservations(gymnasium.ObservationWrapper):
+    """Gives the texts and sequences in observations fixed sizes.
+
+    A text becomes `MultiDiscrete` numbers `[text_length]`: 0 where there is no token, otherwise the token plus 1.  A
+    sequence becomes a dictionary of `elements`, `[sequence_length, F]`, each flattened as by Gymnasium (choices are
+    one-hot), and a `mask`, 1 where there is an element.
+    """
+
+    def __init__(
+        self,
+        environment: gymnasium.Env,
+        text_length: int | None = None,
+        tokenizer: str | Callable[[str], Sequence[int]] | None = None,
+        text_tokens: int | None = None,
+        sequence_length: int | None = None,
+    ) -> None:
+        """Wraps an environment.
+
+        Args:
+          environment: an environment with texts or sequences in its observations.
+          text_length: tokens of a text; shorter texts are padded, longer ones are cut.
+          tokenizer: a function from a text to whole numbers from 0 to `text_tokens` - 1, or `package.module:function`;
+            None for the characters of the space.
+          text_tokens: number of different tokens that the tokenizer gives.
+          sequence_length: elements of a sequence; shorter sequences are padded, longer ones are cut.
+
+        Raises:
+          CallboardError: a size is missing, out of range, or for nothing; or the tokenizer does not exist.
+        """
+        super().__init__(environment)
+        sizes = {"text_length": text_length, "text_tokens": text_tokens, "sequence_length": sequence_length}
+        for name, size in sizes.items():
+            converted(f"env_wrappers: {name}", size, PositiveInt | None)
+        if (tokenizer is None) != (text_tokens is None):
+            raise CallboardError("tokenizer and text_tokens, the number of its tokens, go together: give both or none")
+        function = _tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+        found: set[str] = set()
+        self.observation_space, self._convert = _fixed(
+            environment.observation_space, FixedSizes(text_length, function, text_tokens, sequence_length), (), found
+        )
+        for kind, given in (("text", text_length or tokenizer), ("sequence", sequence_length)):
+            if given is not None and kind not in found:
+                raise CallboardError(
+                    f"the observation space has no {kind}: leave out what FixedSizeObservations says of it"
+                )
+
+    def observation(self, observation: Any) -> Any:
+        """Returns an observation of the environment with fixed sizes."""
+        return self._convert(observation)
+
+
+Converter = Callable[[Any], Any]
+
+
+def _fixed(
+    space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...], found: set[str]
+) -> tuple[spaces.Space, Converter]:
+    """Returns the space with fixed sizes, and the conversion of its values; adds what it converts to `found`."""
+    if isinstance(space, spaces.Dict):
+        parts = {key: _fixed(part, sizes, (*path, str(key)), found) for key, part in space.spaces.items()}
+        fixed = spaces.Dict({key: part for key, (part, _) in parts.items()})
+        return fixed, lambda value: {key: convert(value[key]) for key, (_, convert) in parts.items()}
+    if isinstance(space, spaces.Tuple):
+        elements = [_fixed(part, sizes, (*path, str(index)), found) for index, part in enumerate(space.spaces)]
+        return spaces.Tuple([part for part, _ in elements]), lambda value: tuple(
+            convert(part) for (_, convert), part in zip(elements, value, strict=True)
+        )
+    if isinstance(space, spaces.Sequence):
+        found.add("sequence")
+        return _fixed_sequence(space, sizes, path, found)
+    # Other libraries have spaces of their own for texts, such as Minigrid's missions.
+    is_other = space.shape is None and not isinstance(space, spaces.Graph | spaces.OneOf)
+    if isinstance(space, spaces.Text) or (is_other and sizes.tokenizer is not None):
+        found.add("text")
+        return _fixed_text(space, sizes, path)
+    return space, lambda value: value
+
+
+def _fixed_text(space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...]) -> tuple[spaces.Space, Converter]:
+    length = sizes.text_length
+    if length is None:
+        raise CallboardError(f"the observation has a text{_place(path)}: give FixedSizeObservations a text_length")
+    if sizes.tokenizer is not None:
+        tokenizer, tokens = sizes.tokenizer, sizes.text_tokens or 0
+    else:
+        # In an order of their own: that of a set differs between processes.
+        index = {character: number for number, character in enumerate(sorted(space.character_set))}  # type: ignore[attr-defined]
+        tokenizer, tokens = lambda text: [index[character] for character in text], len(index)
+
+    def convert(text: str) -> np.ndarray:
+        numbers = np.asarray(tokenizer(text), np.int64).reshape(-1)
+        if numbers.size and not (0 <= numbers.min() and numbers.max() < tokens):
+            raise CallboardError(
+                f"the tokenizer gives the tokens {numbers.min()} to {numbers.max()}, and text_tokens is {tokens}: they "
+                "must be whole numbers from 0 to one less"
+            )
+        return _padded(numbers + 1, length, "text")
+
+    return spaces.MultiDiscrete(np.full(length, tokens + 1)), convert
+
+
+def _fixed_sequence(
+    space: spaces.Sequence, sizes: FixedSizes, path: tuple[str, ...], found: set[str]
+) -> tuple[spaces.Space, Converter]:
+    length = sizes.sequence_length
+    if length is None:
+        raise CallboardError(
+            f"the observation has a sequence{_place(path)}: give FixedSizeObservations a sequence_length"
+        )
+    element, convert_element = _fixed(space.feature_space, sizes, path, found)
+    flat = spaces.flatten_space(element)
+    if not isinstance(flat, spaces.Box):
+        raise CallboardError(f"the elements of the sequence{_place(path)} are not arrays of a fixed size")
+    # Padding is 0, which may be out of an element's bounds.
+    low, high = np.minimum(flat.low, 0), np.maximum(flat.high, 0)
+    fixed = spaces.Dict(
+        {
+            "elements": spaces.Box(np.tile(low, (length, 1)), np.tile(high, (length, 1)), dtype=flat.dtype.type),
+            "mask": spaces.MultiBinary(length),
+        }
+    )
+
+    def convert(value: Any) -> dict[str, np.ndarray]:
+        elements = list(iterate(space.stacked_feature_space, value) if space.stack else value)
+        rows = [spaces.flatten(element, convert_element(one)) for one in elements[:length]]
+        flattened = np.array(rows, flat.dtype).reshape(len(rows), *flat.shape)
+        present = _padded(np.ones(len(elements), np.int8), length, "sequence")
+        return {"elements": _padded(flattened, length, "sequence"), "mask": present}
+
+    return fixed, convert
+
+
+def _padded(rows: np.ndarray, length: int, kind: str) -> np.ndarray:
+    """Returns the first `length` rows, filled up with zeros."""
+    if len(rows) > length:
+        _report_cut(kind, length)
+    padded = np.zeros((length, *rows.shape[1:]), rows.dtype)
+    padded[: len(rows)] = rows[:length]
+    return padded
+
+
+@functools.lru_cache(maxsize=8)
+def _report_cut(kind: str, length: int) -> None:
+    """Logs a warning, once per process and length."""
+    logging.warning("a %s in an observation is longer than %s_length (%d): its end is cut off", kind, kind, length)
+
+
+def _tokenizer(path: str) -> Callable[[str], Sequence[int]]:
+    found = import_object("tokenizer", path)
+    if not callable(found):
+        raise CallboardError(f"tokenizer {path!r} is not a function but of type {type(found).__name__}")
+    return found
+
+
+def _place(path: tuple[str, ...]) -> str:
+    return f" at '{'/'.join(path)}'" if path else ""

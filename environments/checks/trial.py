@@ -1,0 +1,188 @@
+"""A trial of an environment: made, reset, stepped with random actions and closed, as actors do it."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import tree
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+from ...data import Nest, Timestep
+from ...errors import CallboardError
+from ..adapters.gymnasium_batch import GymnasiumBatch
+from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
+from ..adapters.single_environments import PROCESSES
+from ..factory import check, environments_in, make
+from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
+from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
+from ..python_factory import Factory, factory_name
+from .observation_bounds import ObservationBounds
+from .observation_values import place_text
+from .random_actions import random_actions
+
+Phase = Literal["import", "constructor", "reset", "step", "close"]
+"""What of the environment is being called."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What is tried of an environment.
+
+    Attributes:
+      env: the environment, or a list.
+      options: its options.
+      agent_options: how one with several agents is presented, see `make_multi_agent`.
+      batch_size: number of environments.
+      steps: largest number of steps.
+      seconds: time after which no other step is begun.
+      seed: seed of the environments and of the actions.
+    """
+
+    env: Any
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    agent_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    batch_size: int = 1
+    steps: int = 20
+    seconds: float = 1.0
+    seed: int = 1
+
+
+def try_environment(trial: Trial, enter: Callable[[Phase], object], warn: Callable[[str], object]) -> None:
+    """Tries an environment; of a list, each.
+
+    Args:
+      trial: what is tried.
+      enter: called with what is called next of the environment.
+      warn: takes a warning, one line.
+
+    Raises:
+      CallboardError: the environment cannot be used, for the reason that the message names.
+      Exception: the environment has raised it.
+    """
+    enter("import")
+    check(trial.env, trial.options)
+    for name, options in environments_in(trial.env, trial.options):
+        enter("constructor")
+        options = {**options, PROCESSES: False}
+        if is_multi_agent(name, options):
+            options.pop(PROCESSES)
+            _try_agents(trial, name, options, enter, warn)
+        else:
+            _try_batch(trial, name, options, enter, warn)
+
+
+def _try_batch(
+    trial: Trial,
+    name: Factory,
+    options: dict[str, Any],
+    enter: Callable[[Phase], object],
+    warn: Callable[[str], object],
+) -> None:
+    count = trial.batch_size
+    environment = make(name, count, [trial.seed + index for index in range(count)], options, actor=0, warn=warn)
+    rng = np.random.default_rng(trial.seed)
+    enter("reset")
+    timestep = environment.reset()
+    check_finite(timestep.observation)
+    enter("step")
+    deadline = time.monotonic() + trial.seconds
+    for _ in range(trial.steps):
+        timestep = environment.step(random_actions(environment.spec, timestep.observation, rng, count))
+        _check_timestep(timestep)
+        if time.monotonic() > deadline:
+            break
+    enter("close")
+    environment.close()
+    _try_single_ones(trial, environment, enter)
+
+
+def _try_single_ones(trial: Trial, environment: Any, enter: Callable[[Phase], object]) -> None:
+    """Tries one of the environments that a vector environment of Gymnasium is made of.
+
+    The vector environment copies their observations into arrays of its own, and what those cannot hold is lost.
+    """
+    while hasattr(environment, "_environment") and not isinstance(environment, GymnasiumVectorBatch):
+        environment = environment._environment
+    vector = getattr(getattr(environment, "_environment", None), "unwrapped", None)
+    if not isinstance(vector, SyncVectorEnv | AsyncVectorEnv):
+        return
+    enter("constructor")
+    single = GymnasiumBatch([vector.env_fns[0]()], [trial.seed])
+    rng = np.random.default_rng(trial.seed)
+    enter("reset")
+    timestep = single.reset()
+    enter("step")
+    for _ in range(min(trial.steps, 5)):
+        timestep = single.step(random_actions(single.spec, timestep.observation, rng, 1))
+    enter("close")
+    single.close()
+
+
+def _try_agents(
+    trial: Trial,
+    name: Factory,
+    options: dict[str, Any],
+    enter: Callable[[Phase], object],
+    warn: Callable[[str], object],
+) -> None:
+    environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options)
+    rng = np.random.default_rng(trial.seed)
+    bounds = {
+        agent: ObservationBounds(spec.observation, f"{factory_name(name)}, agent {agent}", warn)
+        for agent, spec in environment.specs.items()
+    }
+    enter("reset")
+    steps = environment.reset(trial.seed)
+    _look(steps, bounds)
+    enter("step")
+    deadline = time.monotonic() + trial.seconds
+    for _ in range(trial.steps):
+        if environment.is_over:
+            steps = environment.reset()
+        else:
+            steps = environment.step(agents_actions(environment, steps, rng))
+        _look(steps, bounds)
+        if time.monotonic() > deadline:
+            break
+    enter("close")
+    environment.close()
+
+
+def agents_actions(
+    environment: MultiAgentEnvironment, steps: Mapping[str, AgentStep], rng: np.random.Generator
+) -> dict[str, Nest]:
+    """Samples an action for each agent that is present."""
+    actions = {}
+    for agent, step in steps.items():
+        if not (step.terminated or step.truncated):
+            spec = environment.specs[agent]
+            batch = random_actions(spec, tree.map_structure(lambda leaf: leaf[np.newaxis], step.observation), rng, 1)
+            actions[agent] = tree.map_structure(lambda leaf: leaf[0], batch)
+    return actions
+
+
+def check_finite(observation: Nest) -> None:
+    """Raises `CallboardError` if an observation, a nest of arrays, contains NaN or an infinity."""
+    for path, leaf in tree.flatten_with_path(observation):
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            value = leaf[~np.isfinite(leaf)][0]
+            raise CallboardError(f"the observation{place_text([str(key) for key in path])} contains {value}, no number")
+
+
+def _check_timestep(timestep: Timestep) -> None:
+    check_finite(timestep.observation)
+    if not np.isfinite(timestep.reward).all():
+        raise CallboardError(f"'step' gives the reward {timestep.reward[~np.isfinite(timestep.reward)][0]}")
+
+
+def _look(steps: Mapping[str, AgentStep], bounds: Mapping[str, ObservationBounds]) -> None:
+    for agent, step in steps.items():
+        try:
+            check_finite(step.observation)
+        except CallboardError as error:
+            raise CallboardError(f"agent {agent!r}: {error}") from error
+        if not np.isfinite(step.reward):
+            raise CallboardError(f"'step' gives agent {agent!r} the reward {step.reward}")
+        bounds[agent].look(tree.map_structure(lambda leaf: leaf[np.newaxis], step.observation))

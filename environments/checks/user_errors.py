@@ -1,0 +1,101 @@
+"""One-line errors for mistakes in the names and options of environments."""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import gymnasium
+
+from ...errors import CallboardError, did_you_mean, nearest, suggestion
+from ...install_commands import install_command
+
+
+def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
+    """Returns the names of the keyword arguments of `creator`, and whether it takes arbitrary others."""
+    try:
+        parameters = inspect.signature(creator).parameters.values()
+    except ValueError:  # Some callables written in C have no signature.
+        return [], True
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [parameter.name for parameter in parameters if parameter.kind in named]
+    return names, any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginning: str = "") -> CallboardError:
+    """Returns the error for an unknown environment name.
+
+    Args:
+      name: the user's name.
+      known: known names without `beginning`; the closest is suggested.
+      otherwise: hint if no known name is close.
+      beginning: common prefix of all known names, which is excluded from the comparison.
+    """
+    rest = name[len(beginning) :] if name.lower().startswith(beginning.lower()) else name
+    close = nearest(rest, known)
+    hint = did_you_mean(beginning + close) if close else otherwise
+    return CallboardError(f"unknown environment {name!r}; {hint}")
+
+
+def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:
+    """Returns the error for an unknown option of the environment `name`, whose options are `taken`."""
+    known = sorted(set(taken))
+    hint = suggestion(option, known, f"its options are {', '.join(known)}" if known else "it has none")
+    return CallboardError(f"environment {name!r} has no option {option!r}; {hint}")
+
+
+@contextlib.contextmanager
+def needs_package(name: str, package: str, install: str) -> Iterator[None]:
+    """Converts an `ImportError` of a package of the environment `name` into a `CallboardError` with a fix.
+
+    Args:
+      name: the environment that is being made.
+      package: name of the package on PyPI.
+      install: what to install, as pip takes it.
+
+    Raises:
+      CallboardError: if the import fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise CallboardError(
+            f"environment {name!r} needs the package {package!r} ({reason}): {install_command(install)}"
+        ) from error
+
+
+@contextlib.contextmanager
+def creation_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """Converts errors with which a library refuses to make the environment `name` into a `CallboardError`.
+
+    Raises:
+      CallboardError: if one of these errors is raised.
+    """
+    try:
+        yield
+    except errors as error:
+        raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
+def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Converts errors that Python and Gymnasium raise for a user's mistake into a `CallboardError`.
+
+    Args:
+      name: the environment that is being made.
+      options: the user's options.
+      taken: returns the options that the environment takes; called if an option was rejected.
+
+    Raises:
+      CallboardError: if an option is unknown, or a package is not installed.
+    """
+    try:
+        with creation_errors(name, gymnasium.error.Error, ImportError):
+            yield
+    except TypeError as error:
+        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if found is None or found[1] not in options:
+            raise
+        raise unknown_option(name, found[1], taken()) from error

@@ -1,0 +1,1 @@
+"""Environments with several agents: adapters, groups, padding, and batches for each policy."""

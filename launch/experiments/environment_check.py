@@ -1,0 +1,261 @@
+"""The check of an environment before a run: a short trial in a process of its own, which may hang or crash."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import cloudpickle
+
+from ...deadlines import Deadline
+from ...environments import environment_text, is_of_library
+from ...environments.checks.trial import Phase, Trial
+from ...environments.checks.trial_process import phase_text
+from ...errors import CallboardError, one_line
+from ...named_objects import import_object
+from ...own_modules import searched_directories
+from ..experiment import Experiment
+
+_logger = logging.getLogger(__name__)
+
+_SLOW_SECONDS = 600.0
+"""The least time that an environment has to be made and to begin its first episode."""
+_CLOSE_SECONDS = 30.0
+_NOTICE_SECONDS = 8.0
+_OUTPUT_LINES = 10
+_UNCHECKED = "let it return sooner, or leave the check out with check_env false (--check-env false)"
+_FIXES: Mapping[Phase, str] = {
+    "import": _UNCHECKED,
+    "constructor": _UNCHECKED,
+    "reset": _UNCHECKED,
+    "step": "let it return sooner, or increase node_timeout",
+    "close": "let it return",
+}
+
+
+class EnvironmentCheck:
+    """A trial of an environment in another process; `wait` returns its result, and `close` ends it.
+
+    Args:
+      name: the environment's name, for messages.
+      trial: the pickled `Trial`.
+      timeout: seconds that a step may take.
+      notify: takes a line of text for the user.
+      module: the module whose `main` runs in the process, see `environments.trial_process`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        trial: bytes,
+        timeout: float,
+        notify: Callable[[str], object] = _logger.warning,
+        module: str = "callboard.environments.checks.trial_process",
+    ):
+        self._name = name
+        self._limits: dict[Phase, float] = {
+            "import": max(timeout, _SLOW_SECONDS),
+            "constructor": max(timeout, _SLOW_SECONDS),
+            "reset": max(timeout, _SLOW_SECONDS),
+            "step": timeout,
+            "close": min(timeout, _CLOSE_SECONDS),
+        }
+        self._notify = notify
+        self._phase: Phase = "import"
+        self._rest = b""
+        self._result: tuple[Any] | None = None
+        self._output = tempfile.TemporaryFile()
+        self._pipe, end = os.pipe()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; "
+        code += f"main({end}, {searched_directories()!r})"
+        try:
+            # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[end],
+                start_new_session=True,
+            )
+        finally:
+            os.close(end)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(trial)
+            self._process.stdin.flush()
+
+    def wait_until_imported(self) -> None:
+        """Waits until the environment's module is imported; raises as `wait` does."""
+        self._wait(lambda: self._phase != "import")
+
+    def wait(self) -> Any:
+        """Waits for the end of the trial.
+
+        Returns:
+          What the trial has returned.
+
+        Raises:
+          CallboardError: the environment cannot be used, or one of its methods hangs, or ends the process.
+        """
+        return self._wait(lambda: False)
+
+    def close(self) -> None:
+        """Ends the process, and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        with contextlib.suppress(OSError):
+            os.close(self._pipe)
+        self._output.close()
+
+    def _wait(self, is_enough: Callable[[], bool]) -> Any:
+        limit, noticed = Deadline(self._limits[self._phase]), False
+        notice = Deadline(_NOTICE_SECONDS)
+        while self._result is None and not is_enough():
+            wait = limit.left if noticed else min(limit.left, notice.left)
+            if b"\n" in self._rest or select.select([self._pipe], [], [], wait)[0]:
+                message = self._read()
+                if message is None:
+                    continue
+                if "done" in message:
+                    self._result = (message["done"],)
+                elif "error" in message:
+                    raise CallboardError(message["error"], message["details"])
+                elif "warning" in message:
+                    self._notify(message["warning"])
+                else:
+                    self._phase = message["phase"]
+                    limit, noticed, notice = Deadline(self._limits[self._phase]), False, Deadline(_NOTICE_SECONDS)
+            elif limit.has_passed:
+                seconds = self._limits[self._phase]
+                raise CallboardError(
+                    f"environment {self._name!r}: {phase_text(self._phase)} has not returned for {seconds:.0f} s; "
+                    f"{_FIXES[self._phase]}"
+                )
+            elif not noticed and notice.has_passed:
+                noticed = True
+                self._notify(
+                    f"environment {self._name!r}: {phase_text(self._phase)} has not returned for {_NOTICE_SECONDS:.0f} "
+                    f"s, at most {self._limits[self._phase]:.0f} s"
+                )
+        return None if self._result is None else self._result[0]
+
+    def _read(self) -> Mapping[str, Any] | None:
+        """Returns the next message; None if it is not complete.
+
+        Raises:
+          CallboardError: the process has ended.
+        """
+        if b"\n" not in self._rest:
+            read = os.read(self._pipe, 65536)
+            if not read:
+                raise self._ended()
+            self._rest += read
+        line, separator, rest = self._rest.partition(b"\n")
+        if not separator:
+            return None
+        self._rest = rest
+        return json.loads(line)
+
+    def _ended(self) -> CallboardError:
+        code = self._process.wait()
+        how = f"ends the process with exit code {code}"
+        if code < 0:
+            how = f"crashes the process ({signal.Signals(-code).name})"
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").splitlines()
+        return CallboardError(
+            f"environment {self._name!r}: {phase_text(self._phase)} {how}; let it raise an exception instead",
+            "\n".join(lines[-_OUTPUT_LINES:]),
+        )
+
+
+_passed: set[bytes] = set()
+"""Digests of the trials that have passed in this process."""
+
+
+class _NothingToCheck:
+    """In the place of a check that is not needed."""
+
+    def wait_until_imported(self) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def environment_check(
+    experiment: Experiment, notify: Callable[[str], object] = _logger.warning
+) -> Iterator["EnvironmentCheck | _NothingToCheck"]:
+    """Runs the check of an experiment's environment within the context.
+
+    Nothing is run if the environment is one of a library, was checked in this process before, cannot be pickled, or
+    `check_env` is false.
+
+    Args:
+      experiment: the experiment.
+      notify: takes a line of text for the user.
+    """
+    options = experiment.options_of_env
+    trial = Trial(
+        with_objects(experiment.env),
+        options,
+        experiment.agent_options,
+        batch_size=min(2, experiment.envs_per_actor),
+        seed=experiment.seed,
+    )
+    pickled = None
+    if experiment.check_env and not is_of_library(experiment.env, options):
+        pickled = _pickled(trial)
+    # The same name stands for the same code; a class of this program may have been defined anew.
+    digest = hashlib.sha256(repr(trial).encode() if trial.env == experiment.env else pickled or b"").digest()
+    if pickled is None or digest in _passed:
+        yield _NothingToCheck()
+        return
+    check = EnvironmentCheck(environment_text(experiment.env), pickled, experiment.node_timeout, notify)
+    try:
+        yield check
+        check.wait()
+        _passed.add(digest)
+    finally:
+        check.close()
+
+
+def check_environment(experiment: Experiment, notify: Callable[[str], object] = _logger.warning) -> None:
+    """Checks an experiment's environment, see `environment_check`.
+
+    Raises:
+      CallboardError: the environment cannot be used, or one of its methods hangs, or ends the process.
+    """
+    with environment_check(experiment, notify):
+        pass
+
+
+def _pickled(trial: Trial) -> bytes | None:
+    """Returns a trial for another process; None if it cannot be sent there."""
+    try:
+        return cloudpickle.dumps(trial)
+    except Exception as error:  # Whatever the environment refers to may raise anything.
+        _logger.info("the environment is not checked, since it cannot be pickled: %s", one_line(error))
+        return None
+
+
+def with_objects(env: Any) -> Any:
+    """Returns an environment, or a list of them, in which what only this program defines is not given by its name."""
+    if isinstance(env, tuple):
+        return tuple(dataclasses.replace(entry, name=with_objects(entry.name)) for entry in env)
+    return import_object("environment", env) if isinstance(env, str) and env.startswith("__main__:") else env

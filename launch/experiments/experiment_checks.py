@@ -1,0 +1,162 @@
+"""Checks of an experiment's settings against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...callback_settings import check_callbacks
+from ...callbacks import plain_task
+from ...environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
+from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...errors import CallboardError
+from ...specs import EnvironmentSpec
+from ..nodes.devices import device_count, device_names
+from .curriculum import check_stages
+from .policy_settings import SHARED
+from .stop_conditions import check_conditions
+
+if TYPE_CHECKING:
+    from ..experiment import Experiment
+
+
+def check_node_counts(experiment: Experiment) -> None:
+    """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
+    if experiment.replay_shards > experiment.actors:
+        raise CallboardError(
+            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
+            f"1, or at most {experiment.actors} for an agent that samples from replay"
+        )
+    if experiment.inference == "local" and experiment.inference_nodes > 1:
+        raise CallboardError(
+            f"{experiment.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
+            "set inference to central"
+        )
+    if experiment.inference_nodes > experiment.actors:
+        raise CallboardError(
+            f"each of {experiment.inference_nodes} inference nodes needs an actor that it acts for: set "
+            f"inference_nodes to at most {experiment.actors}"
+        )
+
+
+def check_shares(experiment: Experiment) -> None:
+    """Rejects environments in a list that would get no slot."""
+    if not isinstance(experiment.env, tuple):
+        return
+    weights = [entry.weight for entry in experiment.env]
+    counts = {"actors * envs_per_actor": experiment.actors * experiment.envs_per_actor}
+    if experiment.evaluator:
+        counts["evaluation_envs"] = experiment.evaluation_batch()
+    for setting, count in counts.items():
+        missing = set(range(len(weights))) - set(environment_of_slots(weights, count).tolist())
+        if missing:
+            entry = experiment.env[min(missing)]
+            raise CallboardError(
+                f"environment {environment_text(entry.name)!r} with weight {entry.weight:g} gets none of the "
+                f"{count} slots: increase {setting}, or its weight"
+            )
+
+
+def check_devices(experiment: Experiment, learners_here: int) -> None:
+    """Rejects devices that `learners_here` learners on this machine cannot have."""
+    count = device_count(experiment.learner_devices)
+    if experiment.learners > 1 and count > 1 and str(experiment.learner_devices).upper().startswith("CPU"):
+        raise CallboardError(
+            f"each of {experiment.learners} learners has one device of the processor, not {count}: "
+            "set learner_devices to 1, or learners to 1"
+        )
+    if learners_here and device_names(experiment.learner_devices)[0].startswith("GPU") and learners_here > 1:
+        raise CallboardError(
+            f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
+            "to a number of GPUs or all"
+        )
+
+
+def check_evaluations(experiment: Experiment) -> None:
+    """Rejects numbers of evaluations that do not fit each other, and settings that need an evaluator."""
+    episodes, environments = experiment.evaluation_episodes, experiment.evaluation_batch()
+    if experiment.evaluator and episodes % environments:
+        raise CallboardError(
+            f"evaluation_episodes ({episodes}) must be a multiple of evaluation_envs ({environments}): every "
+            "environment plays the same number of episodes; set evaluation_envs to null for the largest fitting number"
+        )
+    for name in ("stop_return", "patience", "video_every"):
+        if getattr(experiment, name) is not None and not experiment.evaluator:
+            raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
+
+
+def check_callbacks_and_tasks(experiment: Experiment) -> None:
+    """Rejects metrics of episodes, callbacks, stages of a curriculum and tasks of evaluations that cannot work."""
+    parse_episode_metrics(experiment.episode_metrics)
+    check_callbacks(experiment.callbacks)
+    check_stages(experiment.curriculum)
+    try:
+        plain_task(experiment.evaluation_task)
+    except CallboardError as error:
+        raise CallboardError(f"evaluation_task: {error}") from error
+
+
+def check_tasks(experiment: Experiment, agents: Mapping[str, EnvironmentSpec], tasks: Sequence[Any]) -> None:
+    """Rejects tasks that the environment does not take, by making one, if there are any.
+
+    Args:
+      experiment: the experiment.
+      agents: spec of each agent of the environment; empty if it has one agent.
+      tasks: the tasks; None is the environment's own.
+    """
+    if agents:
+        check_agents_tasks(experiment.env, experiment.options_of_env, experiment.agent_options, tasks)
+    else:
+        check_hooks(experiment.env, experiment.options_of_env, False, tasks)
+
+
+def check_run_conditions(experiment: Experiment, agent: str | None) -> None:
+    """Rejects conditions on metrics that the run does not have.
+
+    Args:
+      experiment: the experiment.
+      agent: name of the agent of an environment that has one; None if that is not known yet.
+    """
+    known = metrics_known(experiment, agent)
+    check_conditions(experiment.stop_when, *known)
+    conditions = [stage.when for stage in experiment.curriculum if stage.when is not None]
+    check_conditions(conditions, *known, "curriculum: when")
+
+
+def metrics_known(experiment: Experiment, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
+    """Returns what is known of a run's metrics: the arguments of `check_metric` after the name.
+
+    Args:
+      experiment: the experiment.
+      agent: see `check_run_conditions`.
+    """
+    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
+    own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
+    return agent, experiment.replay_shards, inference_nodes, experiment.evaluator, own
+
+
+def check_learner_steps(experiment: Experiment) -> None:
+    """Rejects a limit of learner steps that the agent cannot reach exactly."""
+    limit, at_a_time = experiment.max_learner_steps, getattr(experiment.agent, "updates_per_call", 1)
+    if limit is not None and limit % at_a_time:
+        fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
+        raise CallboardError(
+            f"max_learner_steps ({limit}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner "
+            f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
+        )
+
+
+def _own_metrics(experiment: Experiment) -> list[str]:
+    """Returns the names of metrics that a run has besides the registered ones, see `check_conditions`."""
+    names = [f"episode/{metric.name}" for metric in parse_episode_metrics(experiment.episode_metrics)]
+    names += [f"evaluator/{name}" for name in names]
+    names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
+    if experiment.callbacks:
+        names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
+    return names
+
+
+def _metrics_of_policies(experiment: Experiment) -> list[str]:
+    """Returns the beginnings of the names of metrics that an environment with several agents has, likewise."""
+    names = [*(experiment.policies or (SHARED,)), "agent"]
+    return [f"{beginning}{name}/*" for name in names for beginning in ("", "evaluator/")]

@@ -1,0 +1,187 @@
+"""Checks of the policies of an experiment, before anything starts."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ...agents.registry import agent_name
+from ...data import Layout
+from ...environments import environment_text, is_multi_agent
+from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMapping
+from ...errors import CallboardError, unknown
+from ...specs import EnvironmentSpec, describe
+from ..run_directory.metric_names import POLICY_METRICS
+from .experiment_checks import check_tasks
+from .policy_plan import Layouts, PolicyPlan, make_plan
+from .policy_settings import SHARED, Snapshots, check_policies
+from .stop_conditions import check_conditions, parse_conditions
+
+if TYPE_CHECKING:
+    from ..experiment import Experiment
+
+_OF_SEVERAL_AGENTS = (
+    "policies",
+    "mapping",
+    "evaluation_mapping",
+    "train",
+    "agent_groups",
+    "agent_index",
+    "agent_padding",
+    "agent_state",
+)
+_OF_EACH_POLICY = ("learner/", "replay/", "inference/")
+"""Beginnings of the names of metrics that each policy has for itself."""
+_OF_ALL_LEARNERS = ("learner/duplicate_items", "learner/steps_per_second", "learner/waiting_for_data")
+"""Metrics that begin so, and are of the whole run."""
+_OF_POLICY = tuple(
+    metric.name.removeprefix("POLICY/") for metric in POLICY_METRICS if metric.name.startswith("POLICY/")
+)
+
+
+def check_one_policy(experiment: Experiment) -> None:
+    """Rejects settings that are for environments with several agents, and such environments in a list.
+
+    Raises:
+      CallboardError: names the first of them.
+    """
+    for entry in experiment.env if isinstance(experiment.env, tuple) else ():
+        if is_multi_agent(entry.name, {**experiment.env_options, **entry.options}):
+            raise CallboardError(
+                f"environments in a list have one agent each, and {environment_text(entry.name)} has several; make it "
+                "the only one"
+            )
+    for name in _OF_SEVERAL_AGENTS:
+        if getattr(experiment, name):
+            raise CallboardError(
+                f"{name} is for environments with several agents, and {environment_text(experiment.env)} has one; "
+                "leave it out"
+            )
+
+
+def check_all_policies(
+    experiment: Experiment, agents: Mapping[str, EnvironmentSpec], learners_here: int | None
+) -> Layouts:
+    """Rejects an experiment with several agents that cannot work.
+
+    Args:
+      experiment: the experiment.
+      agents: spec of each agent of the environment.
+      learners_here: see `Experiment.check`.
+
+    Raises:
+      CallboardError: names the problem, in one line.
+    """
+    check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
+    plan, evaluated = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
+    for setting in ("init_from", "freeze"):
+        if getattr(experiment, setting):
+            raise CallboardError(
+                f"{setting} is for environments with one agent; let a policy play with saved weights instead, as "
+                "`{weights: RUN@best}`"
+            )
+    for name in plan.policies:
+        if name not in {**plan.slots, **evaluated.slots}:
+            raise CallboardError(
+                f"no agent of the environment gets the policy {name!r}{_of_function(plan)}; name it in mapping, "
+                "or leave it out"
+            )
+    _check_spaces(plan, evaluated)
+    _check_conditions(experiment, plan, evaluated)
+    tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
+    check_tasks(experiment, agents, tasks)
+    if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
+        raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
+    layouts: dict[str, Layout] = {}
+    for name, agent in plan.learning.items():
+        if name not in plan.slots:
+            raise CallboardError(
+                f"the policy {name!r} is to learn, and no agent gets it in training{_of_function(plan)}; name it in "
+                "mapping"
+            )
+        layouts[name] = layout = experiment.policy_layout(plan, name)
+        with _naming(name, layout.agents_per_env):
+            experiment.for_policy(agent, layout).check_agent(layout, learners_here)
+    return Layouts(next(iter(layouts.values())), layouts, agents)
+
+
+def _of_function(plan: PolicyPlan) -> str:
+    """Returns the part of a message about what a mapping gives that says how it is known; empty for a table."""
+    tried = isinstance(plan.mapping, FunctionMapping)
+    return f" in the {EPISODES_TRIED} or more episodes for which the mapping was tried" if tried else ""
+
+
+def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: PolicyPlan) -> None:
+    """Rejects conditions on metrics of single policies and agents that can never hold."""
+    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
+    nodes = (experiment.replay_shards, inference_nodes, experiment.evaluator)
+    stages = [stage.when for stage in experiment.curriculum if stage.when is not None]
+    for setting, texts in (("stop_when", experiment.stop_when), ("curriculum: when", stages)):
+        for condition in parse_conditions(texts, setting):
+            policy, _, metric = condition.metric.partition("/")
+            if condition.metric.startswith(("agent/", *(f"evaluator/{name}/" for name in ("agent", *plan.policies)))):
+                known = _metrics_of_agents(plan, evaluated)
+                if condition.metric not in known:
+                    raise unknown(
+                        f"metric in {setting}",
+                        condition.metric,
+                        known,
+                        'the page "Metrics" of the documentation lists all',
+                    )
+            if condition.metric.startswith(_OF_EACH_POLICY) and condition.metric not in _OF_ALL_LEARNERS:
+                raise CallboardError(
+                    f"{setting} {str(condition)!r} never holds: with several agents, metrics of learners, replay and "
+                    f"inference nodes begin with the name of a policy, as {next(iter(plan.learning))}/"
+                    f"{condition.metric} does"
+                )
+            if policy not in plan.policies:
+                continue
+            agent = plan.learning.get(policy)
+            with _naming(policy):
+                if agent is not None and metric.startswith(_OF_EACH_POLICY):
+                    own = str(condition._replace(metric=metric))
+                    check_conditions([own], agent_name(agent), *nodes, setting=setting)
+                elif re.sub(r"_\d+$", "", metric) not in _OF_POLICY:
+                    raise unknown(
+                        f"metric in {setting}", metric, _OF_POLICY, 'the page "Metrics" of the documentation lists all'
+                    )
+
+
+def _metrics_of_agents(plan: PolicyPlan, evaluated: PolicyPlan) -> list[str]:
+    """Returns the names of the metrics of single agents, and of policies in evaluations."""
+    agents = plan.mapping.policies_of
+    return [
+        *(f"agent/{agent}/episode_return" for agent in agents),
+        *(f"evaluator/agent/{agent}/return" for agent in agents),
+        *(f"evaluator/{policy}/{metric}" for policy in evaluated.slots for metric in ("return", "score")),
+    ]
+
+
+def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:
+    """Rejects agents whose spaces are not those for which their policy, or the policy of their snapshots, learns."""
+    for slots_of in (plan.slots, evaluated.slots):
+        for name, slots in slots_of.items():
+            policy = plan.policies[name]
+            learns = policy.snapshots_of if isinstance(policy, Snapshots) else name
+            if learns not in plan.learning or learns not in plan.slots:
+                continue
+            spec = plan.slots[learns].spec
+            if slots.spec != spec:
+                texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (spec, slots.spec)]
+                what = f"the snapshots {name!r}" if isinstance(policy, Snapshots) else f"the policy {name!r}"
+                raise CallboardError(
+                    f"{what} cannot play for {slots.agents[0]!r}: {learns!r} learns with {texts[0]}, and the agent has "
+                    f"{texts[1]}; change the mapping"
+                )
+
+
+@contextlib.contextmanager
+def _naming(policy: str, agents: int = 1) -> Iterator[None]:
+    """Adds the name of a policy to errors about it, and for how many agents of an environment it plays."""
+    try:
+        yield
+    except CallboardError as error:
+        plays = f", which plays for {agents} agents of each environment" if agents > 1 else ""
+        raise CallboardError(f"the policy {policy!r}{plays}: {error}") from error

@@ -1,0 +1,217 @@
+"""Settings of the policies of a run with several: those that learn are agents, the others are of the kinds below."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from annotated_types import Interval
+
+from ...agents.agent import Agent
+from ...agents.registry import agent_class, agent_name, agent_settings
+from ...errors import CallboardError, unknown
+from ...nested_settings import declared_fields, from_values
+from ...setting_reader import flat_values, nested_values
+from ...setting_types import check_ranges, converted, shown
+
+SHARED = "shared"
+"""Name of the policy of all agents where a run names none."""
+RANDOM = "random"
+"""Name that stands for a `RandomPolicy` in place of an agent's."""
+_NAME = "name"
+_RESERVED = ("actor", "agent", "callbacks", "curriculum", "episode", "evaluator", "inference", "learner", "replay")
+_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomPolicy:
+    """A policy that takes every legal action with the same probability.  It does not learn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenPolicy:
+    """A policy that another run has learned, which does not learn here.
+
+    Attributes:
+      weights: the other run: `RUN`, `RUN@latest`, `RUN@best` or `RUN@STEP`, where RUN is a run directory, a path or a
+        URL, or `RUN/policies/NAME` of a run with several policies.
+    """
+
+    weights: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshots:
+    """Earlier versions of a policy that learns, as its opponents (self-play).
+
+    The first snapshot holds the initial weights.  At the start of an episode, each agent that the mapping gives this
+    policy gets one of the snapshots, all with the same probability.
+
+    Attributes:
+      snapshots_of: name of the policy that learns.
+      every: environment steps between two snapshots.
+      keep: number of the newest snapshots to play with.
+    """
+
+    snapshots_of: str
+    every: Annotated[int, Interval(ge=1, le=2**62)] = 50_000
+    keep: Annotated[int, Interval(ge=1, le=100)] = 5
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "policies.")
+
+
+Policy = Agent | RandomPolicy | FrozenPolicy | Snapshots
+"""A policy of a run; an `Agent` learns."""
+_KINDS: Mapping[str, type] = {"weights": FrozenPolicy, "snapshots_of": Snapshots}
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentSettings:
+    """An agent by name and by the flat names of its hyperparameters, before its class is imported."""
+
+    name: str
+    values: Mapping[str, Any]
+
+    def make(self) -> Agent:
+        """Imports the agent's class and makes the agent."""
+        return from_values(agent_class(self.name), self.values)
+
+
+def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks settings of policies, as YAML and options give them, without TensorFlow.
+
+    Args:
+      policies: settings by policy: empty for the run's agent; some of its hyperparameters; `name` of another agent and
+        its hyperparameters, or `random`; or the fields of a `FrozenPolicy` or of `Snapshots`.
+      agent: name of the run's agent.
+      of_agent: its hyperparameters by flat name.
+
+    Returns:
+      By policy, `AgentSettings` of those that learn, or a policy of another kind.
+
+    Raises:
+      CallboardError: a name is unknown or a value has the wrong type or range.
+    """
+    # In YAML, a name may be a number.
+    return {str(name): _parse(str(name), settings, agent, of_agent) for name, settings in policies.items()}
+
+
+def as_mappings(policies: Any) -> Any:
+    """Returns settings of policies, of which options can change entries: `{name: ppo}` for `ppo`."""
+    if not isinstance(policies, Mapping):
+        return policies
+    return {str(name): {_NAME: one} if isinstance(one, str) else one for name, one in policies.items()}
+
+
+def _parse(name: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> Any:
+    if isinstance(settings, Policy | AgentSettings):
+        return settings
+    where = f"policies.{name}"
+    if isinstance(settings, str):
+        settings = {_NAME: settings}
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, Mapping):
+        raise CallboardError(f"{where} must hold settings, such as `{{name: ppo}}`, not {shown(settings)}")
+    settings = _with_underscores(settings)
+    for key, kind in _KINDS.items():
+        if key in settings:
+            return _of_kind(where, kind, settings)
+    own = settings.pop(_NAME, None)
+    if not isinstance(own, str | None):
+        raise CallboardError(f"{where}.name must be the name of an agent, such as ppo, not {shown(own)}")
+    if own == RANDOM:
+        if settings:
+            raise CallboardError(f"{where}: a random policy has no settings; leave {min(settings)} out")
+        return RandomPolicy()
+    kind = agent_settings(own or agent)
+    fields = {f"{where}.{key}": field for key, field in declared_fields(kind).items()}
+    values = {key.removeprefix(f"{where}."): value for key, value in flat_values(settings, fields, f"{where}.").items()}
+    if own in (None, agent):
+        values = {**of_agent, **values}
+    if not issubclass(kind, Agent):
+        check_ranges(from_values(kind, values), f"{where}.")
+    return AgentSettings(own or agent, values)
+
+
+def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:
+    """Returns settings by the names of fields; what an option has written with dashes comes last, and counts."""
+    return {
+        str(key).replace("-", "_"): _with_underscores(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+    }
+
+
+def _of_kind(where: str, kind: type, settings: Mapping[str, Any]) -> Any:
+    fields = declared_fields(kind)
+    for key in settings:
+        if key not in fields:
+            raise unknown(f"setting of {where}", key, fields)
+    try:
+        return kind(**{key: converted(f"{where}.{key}", value, fields[key].hint) for key, value in settings.items()})
+    except TypeError as error:
+        raise CallboardError(f"{where}: {error}") from error
+
+
+def made_policies(policies: Mapping[str, Any]) -> dict[str, Policy]:
+    """Returns the policies that `parse_policies` has checked, with their agents."""
+    return {name: one.make() if isinstance(one, AgentSettings) else one for name, one in policies.items()}
+
+
+def policy_setting(policy: Policy | AgentSettings) -> dict[str, Any]:
+    """Returns the settings of a policy, from which `parse_policies` restores it."""
+    if isinstance(policy, AgentSettings):
+        return {_NAME: policy.name, **nested_values(policy.values)}
+    if isinstance(policy, RandomPolicy):
+        return {_NAME: RANDOM}
+    fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]
+    return {_NAME: agent_name(policy), **fields} if isinstance(policy, Agent) else fields
+
+
+def check_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> None:
+    """Rejects policies that cannot be those of a run, whatever the environment.
+
+    Args:
+      policies: all policies, by name.
+      train: names of those that learn; empty for all agents.
+
+    Raises:
+      CallboardError: names the problem and how to fix it.
+    """
+    for name, policy in policies.items():
+        if not isinstance(name, str) or not name or not set(name) <= _CHARACTERS:
+            raise CallboardError(f"{name!r} cannot name a policy: use letters, digits, - and _")
+        if name in _RESERVED:
+            raise CallboardError(f"{name!r} cannot name a policy, because metrics have that name; choose another")
+        if not isinstance(policy, Policy):
+            raise CallboardError(
+                f"policies: {name} must be an agent, RandomPolicy, FrozenPolicy or Snapshots, not {shown(policy)}"
+            )
+    for name in train:
+        if name not in policies:
+            raise unknown("policy in train", name, policies)
+        if not isinstance(policies[name], Agent):
+            raise CallboardError(f"the policy {name!r} is frozen and cannot learn; leave it out of train")
+    learning = learning_policies(policies, train)
+    if not learning:
+        raise CallboardError("no policy learns: give one of them an agent, such as `{name: ppo}`")
+    for name, policy in policies.items():
+        if isinstance(policy, Agent) and name not in learning:
+            raise CallboardError(
+                f"the policy {name!r} has an agent, and is not in train: name it there, or give it the weights of "
+                "another run, as `{weights: RUN@best}`"
+            )
+        if isinstance(policy, Snapshots) and policy.snapshots_of not in learning:
+            raise CallboardError(
+                f"policies: {name} are snapshots of {policy.snapshots_of!r}, which does not learn; choose from "
+                f"{', '.join(learning)}"
+            )
+
+
+def learning_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> dict[str, Agent]:
+    """Returns the agents of the policies that learn, by policy."""
+    return {
+        name: policy for name, policy in policies.items() if isinstance(policy, Agent) and (not train or name in train)
+    }

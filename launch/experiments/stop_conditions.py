@@ -1,0 +1,150 @@
+"""Conditions that end a run, such as `actor/episode_return >= 200`: their syntax, and the metrics they may name."""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS
+from ...errors import CallboardError, unknown
+from ..run_directory.metric_names import METRICS, PLACEHOLDERS
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
+    {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+)
+_CONDITION = re.compile(r"\s*([^\s<>=]+)\s*([<>]=?)\s*([^\s<>=]+)\s*")
+_LEARNER = "learner/"
+_NUMBERED = "_N"
+_SHARDS, _INFERENCE = "replay/", "inference/"
+
+
+class Condition(NamedTuple):
+    """A comparison of a metric with a number."""
+
+    metric: str
+    operator: str
+    """One of `>=`, `<=`, `>` and `<`."""
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.operator} {self.value:g}"
+
+    def holds(self, metrics: Mapping[str, float]) -> bool:
+        """Returns whether the metric is there and compares as stated; NaN never does."""
+        value = metrics.get(self.metric)
+        return value is not None and _OPERATORS[self.operator](value, self.value)
+
+
+def parse_conditions(stop_when: str | Sequence[str], setting: str = "stop_when") -> list[Condition]:
+    """Parses conditions: one or several, in a list or separated by commas; `setting` is named in messages.
+
+    Raises:
+      CallboardError: one is not of the form `METRIC >= NUMBER`.
+    """
+    texts = stop_when.split(",") if isinstance(stop_when, str) else list(stop_when)
+    return [_parse(text, setting) for text in texts]
+
+
+def check_conditions(
+    stop_when: str | Sequence[str],
+    agent: str | None,
+    shards: int,
+    inference_nodes: int,
+    evaluator: bool,
+    own_metrics: Sequence[str] = (),
+    setting: str = "stop_when",
+) -> None:
+    """Refuses conditions that can never hold because the run has no such metric.
+
+    The arguments that are not listed are those of `check_metric`.
+
+    Args:
+      stop_when: the conditions.
+      setting: name of the setting with the conditions, for messages.
+
+    Raises:
+      CallboardError: names the condition and what would be right.
+    """
+    for condition in parse_conditions(stop_when, setting):
+        what = f"{setting} {str(condition)!r}"
+        check_metric(condition.metric, agent, shards, inference_nodes, evaluator, own_metrics, setting, what)
+
+
+def check_metric(
+    name: str,
+    agent: str | None,
+    shards: int,
+    inference_nodes: int,
+    evaluator: bool,
+    own_metrics: Sequence[str],
+    setting: str,
+    what: str,
+) -> None:
+    """Refuses the name of a metric that the run does not have.
+
+    Args:
+      name: the name.
+      agent: name of the agent; None if it is not known yet.  An agent of the user's own may report any metrics of the
+        learner.
+      shards: number of replay shards.
+      inference_nodes: number of inference nodes; 0 without central inference.
+      evaluator: whether the run has an evaluator.
+      own_metrics: names of metrics that the run has besides the registered ones; those with `*` at the end stand for
+        all that begin so.
+      setting: name of the setting, for messages.
+      what: the setting and its value, for messages.
+
+    Raises:
+      CallboardError: names the metric and what would be right.
+    """
+    known = [*metrics_of_run(shards, inference_nodes), *own_metrics]
+    beginnings = tuple(one[:-1] for one in own_metrics if one.endswith("*"))
+    if name not in known and not (beginnings and name.startswith(beginnings)):
+        if name.startswith(_LEARNER) and (agent is None or ":" in agent):
+            return
+        raise unknown(f"metric in {setting}", name, known, 'the page "Metrics" of the documentation lists all')
+    if name.startswith("evaluator/") and not evaluator:
+        raise CallboardError(f"{what} needs the evaluator: leave evaluator at true")
+    agents = _agents_with(name)
+    if agent is not None and ":" not in agent and agents and agent not in agents:
+        raise CallboardError(f"{what} cannot work: {name} is a metric of {', '.join(agents)}, not of {agent}")
+
+
+def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
+    """Returns the names of the registered metrics of a run, with the numbers of its shards and inference nodes.
+
+    Names that a user chooses, such as those of episode metrics and policies, are not among them.
+    """
+    names = []
+    for metric in (metric for section in METRICS.values() for metric in section):
+        if any(placeholder in metric.name for placeholder in PLACEHOLDERS):
+            continue
+        count = shards if metric.name.startswith(_SHARDS) else inference_nodes
+        if metric.name.endswith(_NUMBERED):
+            names += [f"{metric.name.removesuffix(_NUMBERED)}_{number}" for number in range(count)]
+        else:
+            names.append(metric.name)
+    return names
+
+
+def _agents_with(name: str) -> Sequence[str]:
+    """Returns the built-in agents that report a metric; empty for all."""
+    metrics = (*LEARNER_METRICS, *SCHEDULE_METRICS)
+    return next((metric.agents for metric in metrics if f"{_LEARNER}{metric.name}" == name), ())
+
+
+def _parse(text: str, setting: str) -> Condition:
+    match = _CONDITION.fullmatch(text)
+    try:
+        value = float(match[3]) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if match is None or math.isnan(value):
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        raise CallboardError(
+            f"{setting} {shown!r} is no condition: write METRIC >= NUMBER (or >, <=, <), such as "
+            "'evaluator/return >= 200', and several with commas between them"
+        )
+    return Condition(match[1], match[2], value)

@@ -1,0 +1,66 @@
+"""Set-up shared by all processes that run a node, under every launcher."""
+
+import contextlib
+import faulthandler
+import logging
+import os
+import tempfile
+import traceback
+
+from ....callbacks import CallbackFailed
+from ....errors import CallboardError, one_line
+from ...nodes.node import NodePolicy
+from ...nodes.proxy_bypass import bypass_proxies
+from ..supervision.supervisor import Exit
+from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
+from .malloc_arenas import use_one_arena
+
+
+def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: str) -> None:
+    """Prepares this process for a node; must be called before TensorFlow touches a device.
+
+    Args:
+      name: name of the node.
+      policy: how the node is treated.
+      log: path of the file that receives all output of the process; None leaves the output where it is.
+      temporary: directory for temporary files.  The launcher removes it, because a process that is killed cannot.
+    """
+    if log is not None:
+        redirect_output(log)
+    faulthandler.enable(2)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(temporary, 0o700)
+    os.environ["TMPDIR"] = temporary
+    tempfile.tempdir = temporary
+    level = getattr(logging, policy.log_level.upper())
+    logging.basicConfig(level=level, format=LOG_FORMAT, datefmt=LOG_TIME_FORMAT, force=True)
+    logging.getLogger("tensorflow").setLevel(max(level, logging.WARNING))
+    logging.info("%s begins, process %d", name, os.getpid())
+    bypass_proxies()
+    prepare_libraries(policy)
+
+
+def prepare_libraries(policy: NodePolicy) -> None:
+    """Sets how the allocator and TensorFlow use this process; must be called before TensorFlow touches a device."""
+    if policy.single_arena:
+        use_one_arena()
+    prepare_tensorflow(policy)
+
+
+def prepare_tensorflow(policy: NodePolicy) -> None:
+    """Sets which resources TensorFlow may use in this process; must be called before it touches a device."""
+    if not policy.uses_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    if policy.tensorflow_threads:
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(policy.tensorflow_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(policy.tensorflow_threads)
+
+
+def exit_by(error: BaseException) -> Exit:
+    """Returns how a node ended whose error is being handled, and prints the traceback to the log."""
+    if isinstance(error, CallboardError):
+        return Exit(clean=False, description=str(error), error=str(error), final=True)
+    traceback.print_exc()
+    return Exit(False, one_line(error), traceback.format_exc(), final=isinstance(error, CallbackFailed))

@@ -1,0 +1,206 @@
+"""Terminal output of a run."""
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ....deadlines import Deadline
+from ...nodes.coordination.step_rates import RateWindow
+from ..run_outcome import OutputClosed
+from .bottleneck import find_bottleneck
+from .trend import Trend, duration, rate, time_left
+
+_LINE_SECONDS = 10.0
+_RATE_SECONDS = 30.0
+_SHOWN_RESTARTS = 4
+
+
+def make_monitor(max_steps: int) -> "LiveMonitor | LineMonitor":
+    """Returns a live display on a terminal, and a line-by-line monitor elsewhere."""
+    console = Console(highlight=False)
+    return LiveMonitor(console, max_steps) if console.is_terminal else LineMonitor(max_steps)
+
+
+class LineMonitor:
+    """Prints a line every ten seconds, for logs and pipes."""
+
+    def __init__(self, max_steps: int):
+        self._progress = RunProgress(max_steps)
+        self._next_line = Deadline(0.0)
+        self._evaluated = None
+
+    def status(self, status: dict[str, Any]) -> None:
+        self._progress.update(status)
+        evaluated = status.get("evaluator/environment_steps")
+        if not self._next_line.has_passed and evaluated == self._evaluated:
+            return
+        self._next_line.restart(_LINE_SECONDS)
+        self._evaluated = evaluated
+        parts = [f"{status['environment_steps']:>9,} of {self._progress.max_steps:,} steps"]
+        parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
+        _print_line("  ".join(parts))
+
+    def notify(self, text: str) -> None:
+        _print_line(text)
+
+    def close(self) -> None:
+        pass
+
+
+class MessageMonitor:
+    """Prints a run's messages, and nothing else."""
+
+    def status(self, status: dict[str, Any]) -> None:
+        pass
+
+    def notify(self, text: str) -> None:
+        _print_line(text)
+
+
+class LiveMonitor:
+    """Shows the progress to the step limit and the newest metrics, updated in place."""
+
+    def __init__(self, console: Console, max_steps: int):
+        self._console = console
+        self._progress = RunProgress(max_steps)
+        # No refresh thread: if the terminal is closed, the error must be raised in the thread that writes to it.
+        self._live = Live(Text("starting"), console=console, auto_refresh=False, transient=False)
+        self._live.start(refresh=True)
+
+    def status(self, status: dict[str, Any]) -> None:
+        self._progress.update(status)
+        steps, max_steps = status["environment_steps"], self._progress.max_steps
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._progress.fields(status, in_words=True):
+            table.add_row(Text(name, style="dim"), Text(value))
+        headline = Table.grid(padding=(0, 2))
+        headline.add_row(
+            ProgressBar(total=max_steps, completed=min(steps, max_steps), width=40),
+            f"{steps:,} of {max_steps:,} environment steps ({min(1.0, steps / max_steps):.0%})",
+        )
+        with _output():
+            self._live.update(Group(headline, table), refresh=True)
+
+    def notify(self, text: str) -> None:
+        with _output():
+            self._live.console.print(Text(text), soft_wrap=True)
+
+    def close(self) -> None:
+        with contextlib.suppress(OutputClosed), _output():
+            self._live.stop()
+
+
+class RunProgress:
+    """What is shown of a run: its newest status, and how the last ones have changed.
+
+    Args:
+      max_steps: environment steps after which the run ends.
+      clock: returns seconds.
+    """
+
+    def __init__(self, max_steps: int, clock: Callable[[], float] = time.monotonic):
+        self.max_steps = max_steps
+        self._clock = clock
+        self._window = RateWindow(_RATE_SECONDS)
+        self._seconds_left: float | None = None
+        self._trends: dict[str, Trend] = {}
+        self._arrows: dict[str, str] = {}
+        self._best = -math.inf
+
+    def update(self, status: dict[str, Any]) -> None:
+        """Takes a status, which need not be shown."""
+        steps, learner_steps = status["environment_steps"], status["learner_steps"]
+        done = self._window.update(self._clock(), steps, learner_steps)
+        estimates = [status.get("seconds_left")]
+        estimates.append(time_left(self.max_steps - steps, done.environment_steps, done.seconds))
+        limit = status.get("max_learner_steps")
+        if limit is not None:
+            estimates.append(time_left(limit - learner_steps, done.learner_steps, done.seconds))
+        # The run ends at the limit that it reaches first.
+        self._seconds_left = min((seconds for seconds in estimates if seconds is not None), default=None)
+        for name in ("actor/episode_return", "evaluator/return"):
+            if name in status:
+                self._arrows[name] = self._trends.setdefault(name, Trend()).update(status[name])
+        self._best = max(self._best, status.get("evaluator/return", -math.inf))
+
+    def fields(self, status: dict[str, Any], in_words: bool = False) -> list[tuple[str, str]]:
+        """Returns what is shown of the status that was last given to `update`, as pairs of name and text.
+
+        Args:
+          status: the status.
+          in_words: whether there is room for sentences.
+        """
+        fields = []
+        if self._seconds_left:
+            fields.append(("time left", duration(self._seconds_left)))
+        fields += [
+            ("steps/s", rate(status["actor/steps_per_second"])),
+            ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
+        ]
+        if "actor/episode_return" in status:
+            fields.append(("mean return", self._with_trend(status, "actor/episode_return")))
+        if "evaluator/return" in status:
+            fields.append(("evaluation", self._evaluation(status)))
+        for name, value in status.items():
+            if name.startswith("episode/") and f"{name}_min" in status:
+                low, high = status[f"{name}_min"], status[f"{name}_max"]
+                fields.append((name.removeprefix("episode/"), f"{value:.3g} (from {low:.3g} to {high:.3g})"))
+        if "learner/policy_lag" in status:
+            fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
+        fills = [value for name, value in status.items() if name.startswith("replay/fill")]
+        if fills:
+            fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
+        bottleneck = find_bottleneck(status.get("waiting", {}), status.get("learner_steps", 0))
+        if bottleneck is not None and in_words:
+            fields.append(("waiting", bottleneck.description))
+        elif bottleneck is not None and bottleneck.part:
+            fields.append(("bottleneck", bottleneck.part))
+        restarts = status.get("node_restarts")
+        if restarts:
+            names = ", ".join(f"{name} {count}" for name, count in sorted(restarts.items())[:_SHOWN_RESTARTS])
+            more = len(restarts) - _SHOWN_RESTARTS
+            if more > 0:
+                names += f" and {more} more node{'s' if more > 1 else ''}"
+            fields.append(("restarts", f"{sum(restarts.values())} ({names})"))
+        return fields
+
+    def _evaluation(self, status: dict[str, Any]) -> str:
+        remarks = []
+        if status.get("stop_return") is not None:
+            remarks.append(f"goal {status['stop_return']:g}")
+        if self._best > status["evaluator/return"]:
+            remarks.append(f"best {self._best:.1f}")
+        text = f"{status['evaluator/return']:.1f} ± {status['evaluator/return_std']:.1f}"
+        arrow = self._arrows.get("evaluator/return")
+        text = f"{text} {arrow}" if arrow else text
+        return f"{text} ({', '.join(remarks)})" if remarks else text
+
+    def _with_trend(self, status: dict[str, Any], name: str) -> str:
+        arrow = self._arrows.get(name)
+        return f"{status[name]:.1f}{f' {arrow}' if arrow else ''}"
+
+
+def _print_line(text: str) -> None:
+    if sys.stdout is None:  # sys.stdout is None if the command was started without one.
+        return
+    with _output():
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    """Raises `OutputClosed` if the output cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputClosed(error) from error

@@ -1,0 +1,111 @@
+"""What is shown to the user at the start and at the end of a run: agent, environment, score and run directory."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ....agents.registry import agent_name
+from ....environments import environment_text
+from ...experiments.checked_run import Run
+from ...node_names import metric_of
+from ...run_directory.best_policy import BestPolicy
+from ..run_outcome import Monitor, Outcome
+from .next_commands import next_commands
+
+_SCORERS = ("evaluator", "actor")
+"""First parts of the names of metrics that are kept for the outcome."""
+
+
+class SummaryMonitor:
+    """Forwards status and messages, announces the run at the first status, and keeps the scores for the `Outcome`.
+
+    Args:
+      run: the run.
+      monitor: receives status and messages.
+      options: options of `callboard train` with which the run is resumed, such as `("--launcher", "threads")`.
+    """
+
+    def __init__(self, run: Run, monitor: Monitor, options: Sequence[str] = ()):
+        self._run = run
+        self._options = options
+        self._best: float | None = None
+        self._monitor = monitor
+        self._begun = False
+        self._scores: dict[str, float] = {}
+        self._counts: dict[str, float] = {}
+        """Learner steps and items in replay at the last status, of the whole run and of each policy."""
+
+    def status(self, status: dict[str, Any]) -> None:
+        if not self._begun:
+            self._begun = True
+            experiment = self._run.experiment
+            self._monitor.notify(
+                f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} for {experiment.max_steps:,} "
+                f"environment steps, run directory {run_location(self._run)}"
+            )
+        # A restarted coordinator does not have the last evaluation.
+        self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
+        counted = ("learner_steps", "replay/inserted_")
+        self._counts.update({name: value for name, value in status.items() if any(one in name for one in counted)})
+        if "evaluator/return" in status:
+            self._best = max(status["evaluator/return"], -math.inf if self._best is None else self._best)
+        self._monitor.status(status)
+
+    def notify(self, text: str) -> None:
+        self._monitor.notify(text)
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        """Adds the scores, the run directory and the next commands to an outcome."""
+        outcome.score = self._scores.get("evaluator/return")
+        outcome.score_std = self._scores.get("evaluator/return_std")
+        outcome.training_return = self._scores.get("actor/episode_return")
+        outcome.run_directory = run_location(self._run)
+        outcome.best_score = self._best
+        if not self._run.directory.url and self._run.directory.best_policy.exists():
+            # A run that was resumed may have had its best evaluation before.
+            earlier = BestPolicy(self._run.directory).mean_return()
+            if self._best is None or earlier > self._best:
+                outcome.best_score = earlier
+        if outcome.failed_node is None and outcome.exit_code == 0:
+            for part in self._run.parts:
+                self._report_nothing_learned(part)
+        outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
+        return outcome
+
+    def _report_nothing_learned(self, part: Run) -> None:
+        """Reports that a policy has made no learner step, and why."""
+        if self._counts.get(metric_of(part.policy, "learner_steps"), 1):
+            return
+        beginning = metric_of(part.policy, "replay/inserted_")
+        items = [count for name, count in self._counts.items() if name.startswith(beginning)]
+        whose = f" for the policy {part.policy!r}" if part.policy else ""
+        cause = "the run was too short for a batch; train for longer, or make agent.batch_size smaller"
+        if items and not sum(items):
+            cause = "nothing was written to replay; train for longer, or show the end of episodes before the next begin"
+        self._monitor.notify(f"No learner step was made{whose}, so nothing was learned: {cause}")
+
+
+def run_location(run: Run) -> str:
+    """Returns the run directory as a URL, or as a path that is relative if it is below the working directory."""
+    directory = run.directory
+    if directory.url:
+        return directory.url
+    relative = os.path.relpath(directory.path)
+    return str(directory.path) if relative.startswith(os.pardir) else relative
+
+
+def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
+    """Returns the last line of a run's output."""
+    parts = [f"The run is over: {outcome.reason}."]
+    if outcome.score is not None:
+        parts.append(
+            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over {evaluation_episodes} episodes."
+        )
+    elif outcome.training_return is not None:
+        parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")
+    if outcome.best_score is not None and (outcome.score is None or outcome.best_score > outcome.score):
+        parts.append(f"Best evaluation: {outcome.best_score:.1f}.")
+    parts.append(f"Run directory: {outcome.run_directory}")
+    end = " ".join(parts)
+    return f"{end}. Next: {', or '.join(outcome.next_commands)}" if outcome.next_commands else end

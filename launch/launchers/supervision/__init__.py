@@ -1,0 +1,1 @@
+"""Supervision: starting, restarting and ending nodes, and detecting those that hang."""

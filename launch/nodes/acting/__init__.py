@@ -1,0 +1,1 @@
+"""Nodes that act: environments, policies, and what they write to replay."""

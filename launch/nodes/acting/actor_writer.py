@@ -1,0 +1,149 @@
+"""Writes one actor's records to replay, and makes the actor wait if replay or the pacing requires it."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ....agents import Agent
+from ....agents.acting import Actor, Episode
+from ....agents.weights import WeightClient
+from ....data import Layout, Nest, Record, Version
+from ....replay import ReplayHandle, Writer
+from .pacing import Pacer
+
+_READY_SECONDS = 0.5
+
+
+def act_once(
+    actor: Actor,
+    writer: "ActorWriter",
+    weights: WeightClient,
+    may_step: Callable[[], bool] = lambda: True,
+    mark_waiting: Callable[[str], None] = lambda name: None,
+) -> list[Episode] | None:
+    """Takes one timestep with the newest weights.
+
+    `may_step` is called last: once it returns True, a timestep is taken.  `mark_waiting` is called with what the actor
+    waits for if it does not act.
+
+    Returns:
+      The episodes that ended with the timestep, or None if the actor has to wait.
+    """
+    if not writer.caught_up():
+        mark_waiting("replay to take data")
+        return None
+    weights.apply()
+    assert weights.version is not None
+    if not writer.may_act(weights.version):
+        mark_waiting("newer weights")
+        return None
+    if not may_step():
+        return None
+    actor.version = weights.version
+    episodes = actor.step()
+    if writer.count_timestep():
+        actor.end_sequence()
+    return episodes
+
+
+class ActorWriter:
+    """The agent's replay writer for one actor, recreated when the server of the actor's shard is replaced.
+
+    Before each environment step first `caught_up` and then `may_act` must return True.  After the step comes `append`,
+    and then `count_timestep`, which returns whether the sequence ends with this record.
+
+    Args:
+      agent: the agent.
+      layout: layout of the run, including its record and state.
+      index: index of the actor.
+      replay: the replay shards to write to.
+      seconds_short_of_data: returns how long the learner of a given rank has been waiting for data.
+      networks: the networks that act, see `Agent.make_writer`.
+      finished: returns whether the learner has made its last step: from then on, since nothing takes data from replay
+        and there are no newer weights, the actor waits for neither, and writes nothing.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        layout: Layout,
+        index: int,
+        replay: ReplayHandle,
+        seconds_short_of_data: Callable[[int], float],
+        networks: Any,
+        finished: Callable[[], bool] = lambda: False,
+    ):
+        self._agent = agent
+        self._layout = layout
+        self._index = index
+        self._replay = replay
+        self._shard = layout.shard_of(index)
+        self._learner = layout.learner_of(index)
+        self._seconds_short_of_data = seconds_short_of_data
+        self._networks = networks
+        self._finished = finished
+        self._writes = True
+        self.seconds_waited = 0.0
+        """Seconds for which `caught_up` has waited for replay to accept data."""
+        self._begin()
+
+    @property
+    def items_written(self) -> int:
+        """Number of items written to replay."""
+        return self._writer.items_written
+
+    def append(self, record: Record, state: Nest) -> None:
+        """Adds one timestep and the recurrent state before it.  Never blocks."""
+        if self._writes:
+            self._writer.append(record, state)
+
+    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
+        """See `replay.Writer`."""
+        return self._writer.ready(timeout, max_pending)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def caught_up(self) -> bool:
+        """Waits briefly for replay to accept earlier data; returns False if it does not, or was replaced."""
+        # For good: a coordinator that restarts forgets it for a moment.
+        self._writes = self._writes and not self._finished()
+        if not self._writes:
+            return True
+        # A complete sequence must not sit in the writer while the next timestep waits for the learner.
+        complete = self._pacer is not None and self._pacer.between_sequences
+        begun = time.monotonic()
+        ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
+        self.seconds_waited += time.monotonic() - begun
+        if self._replay.incarnation(self._shard) == self._incarnation:
+            return ready
+        # Unconfirmed data of the old writer is lost with the old server; the new writer begins a new sequence.
+        self.close()
+        self._begin()
+        return False
+
+    def may_act(self, version: Version) -> bool:
+        """Returns whether the actor may act with weights of this version; if True, a sequence has begun."""
+        pacer = self._pacer
+        if pacer is None or not pacer.waits_to_begin or not self._writes:
+            return True
+        if not (pacer.may_begin(version) or pacer.may_help(self._seconds_short_of_data(self._learner))):
+            return False
+        pacer.begin()
+        return True
+
+    def count_timestep(self) -> bool:
+        """Counts a record; returns True if an observation without an action must follow, to end the sequence."""
+        return self._pacer is not None and self._pacer.count_timestep()
+
+    def flush(self, stop: threading.Event) -> None:
+        """Waits until no items are pending, or until `stop` is set."""
+        while self._writes and not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
+            pass
+
+    def _begin(self) -> None:
+        self._incarnation = self._replay.incarnation(self._shard)
+        pace = self._agent.make_replay(self._layout).pace
+        self._pacer = None if pace is None else Pacer(pace, self._index)
+        self._writer: Writer = self._agent.make_writer(self._replay, self._layout, self._index, self._networks)

@@ -1,0 +1,188 @@
+"""The actor node of a run with several policies: each acts for its agents of the environments."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ....agents.acting import BatchPolicy, Stepper
+from ....agents.agent import Agent, Mode
+from ....environments import BatchedEnvironment
+from ....environments.multi_agent.joint_batch import JointBatch
+from ...experiments.checked_run import Run
+from ...experiments.policy_plan import MemberMapping, members_of
+from ...node_names import metric_of
+from ..episodes.joint_episodes import JointEpisode
+from ..evaluation.evaluation_setup import acting_policies
+from ..node import NodeContext, NodeHandle
+from ..reports.reporting import Report
+from .acting_setup import make_joint_environments
+from .environment_node import POLL_SECONDS, EnvironmentNode
+from .frozen_policies import fetch_frozen_agents, make_frozen_policies
+from .opponents import Opponents
+from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
+
+
+class MultiPolicyActorNode(EnvironmentNode):
+    """Steps environments with several agents; `policy_actors` act for the policies that learn.
+
+    With central inference, an inference node of each policy that learns acts for it; the others act here.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        index: int,
+        coordinator: NodeHandle,
+        learners: Mapping[str, NodeHandle],
+        replays: Mapping[str, Sequence[NodeHandle]],
+        inference: Mapping[str, NodeHandle],
+    ):
+        super().__init__(context, run, index, coordinator)
+        plan = run.plan()
+        assert plan is not None
+        self._plan = plan
+        self._learners = learners
+        self._replays = replays
+        self._inference = inference
+        self._actors: dict[str, PolicyActor] = {}
+        self._frozen: dict[str, BatchPolicy] = {}
+        self._opponents: Opponents | None = None
+        self._joint: JointBatch | None = None
+        self._joint_episodes: list[JointEpisode] = []
+        self._agent_steps: dict[str, int] = {}
+
+    @property
+    def items_written(self) -> int:
+        return sum(actor.items_written for actor in self._actors.values())
+
+    def items_written_for(self, policy: str) -> int:
+        return self._actors[policy].items_written
+
+    def setup(self) -> None:
+        self.context.progress.works_slowly("building networks")
+        incarnation = self.reporter.incarnation()
+        if incarnation is None:
+            return
+        experiment, plan = self._experiment, self._plan
+        saved = fetch_frozen_agents(plan, self._learners.values(), self.context)
+        if saved is None:
+            return
+        self.context.progress.works_slowly("building networks")
+        frozen = make_frozen_policies(experiment, plan, saved, _training_mode)
+        envs = experiment.envs_per_actor
+        self._frozen = acting_policies(plan, frozen, experiment.seed, self.first_slot, envs, incarnation)
+        variables = {name: policy.variables for name, (policy, _) in frozen.items()}
+        self._opponents = Opponents(list(self._learners.values()), variables, self.context)
+        environment = self.make_environment(incarnation)
+        self.context.progress.works_slowly("building networks")
+        actors = {name: self._make_actor(name, incarnation) for name in self._run.policies}
+        self.begin_reports()
+        local = [actor for actor in actors.values() if isinstance(actor, LocalPolicyActor)]
+        if not all(actor.wait_for_weights() for actor in local) or not self._opponents.wait():
+            return
+        shards = [of_policy[self._layout.shard_of(self._index)].name for of_policy in self._replays.values()]
+        if not self.reporter.wait_for(*(node.name for node in self._inference.values()), *shards):
+            return
+        self.context.progress.works_slowly("connecting to replay")
+        for actor in local:
+            actor.connect()
+        self.take_task()
+        stepper = Stepper(environment)
+        self._begin(actors)
+        self._actors, self._stepper = actors, stepper
+        logging.info("first action")
+        if not self.context.cooperative:
+            self._opponents.fetch_in_background()
+
+    def make_batch(self, incarnation: int) -> BatchedEnvironment:
+        assert self._opponents is not None
+        learning = list(self._run.policies)
+        self._joint = make_joint_environments(
+            self._experiment,
+            "actor",
+            self.first_slot,
+            self._experiment.envs_per_actor,
+            MemberMapping(self._plan.mapping, members_of(self._plan.policies), self._opponents.choose),
+            [*learning, *self._frozen],
+            learning,
+            incarnation,
+        )
+        return self._joint
+
+    def step(self) -> None:
+        """Takes one timestep if all policies can act and the run's step limit allows it."""
+        stepper, joint, opponents = self._stepper, self._joint, self._opponents
+        if stepper is None or joint is None or opponents is None:
+            return
+        timesteps = joint.by_policy
+        for name, actor in self._actors.items():
+            if not actor.ready(timesteps[name], self.context.progress.waits):
+                if actor.lost:
+                    # Its inference node was restarted and has lost the state before the newest observations.
+                    stepper.begin()
+                    self._begin(self._actors)
+                elif not self.context.cooperative:
+                    self.context.stop.wait(POLL_SECONDS)
+                return
+        if not self.may_step():
+            return
+        if self.context.cooperative:
+            opponents.fetch()
+        opponents.apply(joint.batches.use)
+        actions = {name: actor.act(timesteps[name]) for name, actor in self._actors.items()}
+        for name, policy in self._frozen.items():
+            if joint.batches.use(name):
+                actions[name] = policy(timesteps[name])[0]
+        players = {name: opponents.player(name) for name in self._frozen}
+        episodes = stepper.step(actions)
+        for name, actor in self._actors.items():
+            actor.record(joint.by_policy[name])
+        for name, count in joint.batches.executed_by.items():
+            self._agent_steps[name] = self._agent_steps.get(name, 0) + count
+        self.add_episodes(episodes)
+        for ended in joint.take_episodes():
+            by_agent = {agent: players.get(policy, policy) for agent, policy in ended.policies.items()}
+            self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent, ended.task))
+
+    def finish(self) -> None:
+        super().finish()
+        for actor in self._actors.values():
+            actor.close()
+
+    def seconds_waited(self) -> dict[str, float]:
+        return {"replay to take data": sum(actor.seconds_waited for actor in self._actors.values())}
+
+    def weights_step(self) -> int | None:
+        steps = [actor.weights_step for actor in self._actors.values()]
+        return steps[0] if len(steps) == 1 else None
+
+    def collect(self) -> Report:
+        ended, self._joint_episodes = self._joint_episodes, []
+        report = super().collect()
+        steps = {metric_of(name, "agent_steps"): count for name, count in self._agent_steps.items()}
+        return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
+
+    def _make_actor(self, name: str, incarnation: int) -> PolicyActor:
+        part = self._run.of_policy(name)
+        if name in self._inference:
+            return RemotePolicyActor(part, self._index, incarnation, self.context, self._inference[name])
+        return LocalPolicyActor(
+            part,
+            self._index,
+            incarnation,
+            self.context,
+            self._learners[name],
+            self.replay_handle(self._replays[name]),
+            lambda learner: self.seconds_short_of_data(learner, name),
+            lambda: self.has_finished(name),
+        )
+
+    def _begin(self, actors: Mapping[str, PolicyActor]) -> None:
+        assert self._joint is not None
+        for name, actor in actors.items():
+            actor.begin(self._joint.by_policy[name])
+
+
+def _training_mode(agent: Agent) -> Mode:
+    """Returns how a frozen policy acts in training: with random actions if its agent learns a distribution of them."""
+    return "sample" if "sample" in agent.modes() else "evaluate"

@@ -1,0 +1,240 @@
+"""What acts for one policy in an actor node: the policy and a writer, or a connection to an inference node.
+
+A policy actor acts for all slots of its policy.  Its methods are called in the order `ready`, `act`, `record`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tree
+
+from ....agents.acting import PolicyRecorder, policy_seed, trace_layout
+from ....agents.weights import WeightClient
+from ....data import Nest, Timestep
+from ....replay import Heartbeat, ReplayHandle
+from ...experiments.checked_run import Run
+from ..node import NodeContext, NodeHandle, Unreachable
+from .acting_setup import compile_policy
+from .actor_writer import ActorWriter
+from .timestep_codec import TimestepCodec
+from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+
+_RETRY_SECONDS = 0.1
+
+
+class PolicyActor(Protocol):
+    """Acts for the slots of a policy that learns."""
+
+    def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:
+        """Returns whether it can act on the timestep now; it may wait for a moment."""
+
+    def act(self, timestep: Timestep) -> Nest:
+        """Returns the actions for the timestep, for which `ready` has returned True."""
+
+    def record(self, following: Timestep) -> None:
+        """Takes the timestep that followed the actions."""
+
+    def begin(self, timestep: Timestep) -> None:
+        """Takes the first timestep, also after all environments have been reset."""
+
+    def close(self) -> None:
+        """Closes the connection to replay; unconfirmed items are lost."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the state before the newest observations is lost, so that all environments must be reset."""
+
+    @property
+    def items_written(self) -> int:
+        """Number of items written to replay."""
+
+    @property
+    def seconds_waited(self) -> float:
+        """Seconds for which replay has kept it from acting."""
+
+    @property
+    def weights_step(self) -> int | None:
+        """Learner step of the weights; None if they are not here."""
+
+
+class LocalPolicyActor:
+    """Computes the actions here, with weights from the learner, and writes the records to replay.
+
+    Args:
+      run: the policy's part of the run.
+      index: index of the actor.
+      incarnation: number of earlier incarnations of the actor.
+      context: context of the actor.
+      learner: handle of the policy's learner.
+      replay: the policy's replay shards.
+      seconds_short_of_data: returns how long a learner of the policy, given by its rank, has been waiting for data.
+      finished: returns whether the policy's learner has made its last step.
+    """
+
+    lost = False
+
+    def __init__(
+        self,
+        run: Run,
+        index: int,
+        incarnation: int,
+        context: NodeContext,
+        learner: NodeHandle,
+        replay: ReplayHandle,
+        seconds_short_of_data: Callable[[int], float],
+        finished: Callable[[], bool],
+    ):
+        self._run = run
+        self._index = index
+        self._context = context
+        self._learner = learner
+        self._replay = replay
+        self._seconds_short_of_data = seconds_short_of_data
+        self._finished = finished
+        agent, layout = run.experiment.agent, run.layout
+        networks = self._networks = agent.make_networks(layout)
+        slots = run.experiment.envs_per_actor
+        self._policy = compile_policy(run.experiment, layout, networks, "train", index * slots, slots, incarnation)
+        self._layout = trace_layout(agent, layout, networks)
+        self._weights = WeightClient(learner.client(CALL_SECONDS), self._policy.policy.variables)
+        self._writer: ActorWriter | None = None
+        self._recorder: PolicyRecorder | None = None
+
+    def wait_for_weights(self) -> bool:
+        """Waits for the first weights; returns False if the run stops first."""
+        return wait_for_weights(self._weights, self._learner, self._context)
+
+    def connect(self) -> None:
+        """Connects to replay; its shard must have started."""
+        self._writer = ActorWriter(
+            self._run.experiment.agent,
+            self._layout,
+            self._index,
+            self._replay,
+            self._seconds_short_of_data,
+            self._networks,
+            self._finished,
+        )
+        self._recorder = PolicyRecorder(self._policy, self._writer)
+        if not self._context.cooperative:
+            Heartbeat(self._replay, self._context.stop, [self._layout.shard_of(self._index)])
+            fetch_in_background(self._weights, self._learner, self._layout.actors, self._context.stop)
+
+    def begin(self, timestep: Timestep) -> None:
+        pass
+
+    def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:
+        assert self._writer is not None
+        if not self._writer.caught_up():
+            mark_waiting("replay to take data")
+            return False
+        if self._context.cooperative:
+            self._weights.fetch()
+        self._weights.apply()
+        assert self._weights.version is not None
+        if not self._writer.may_act(self._weights.version):
+            mark_waiting("newer weights")
+            return False
+        return True
+
+    def act(self, timestep: Timestep) -> Nest:
+        assert self._recorder is not None and self._weights.version is not None
+        return self._recorder.act(timestep, self._weights.version)
+
+    def record(self, following: Timestep) -> None:
+        assert self._recorder is not None and self._writer is not None
+        self._recorder.record(following)
+        if self._writer.count_timestep():
+            self._recorder.end_sequence(following)
+        if self._context.cooperative:
+            self._writer.flush(self._context.stop)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    @property
+    def items_written(self) -> int:
+        return 0 if self._writer is None else self._writer.items_written
+
+    @property
+    def seconds_waited(self) -> float:
+        return 0.0 if self._writer is None else self._writer.seconds_waited
+
+    @property
+    def weights_step(self) -> int | None:
+        return None if self._weights.version is None else self._weights.version.step
+
+
+class RemotePolicyActor:
+    """Sends the timesteps to an inference node, which chooses the actions and writes to replay.
+
+    Args:
+      run: the policy's part of the run.
+      index: index of the actor.
+      incarnation: number of earlier incarnations of the actor.
+      context: context of the actor.
+      inference: handle of the inference node.
+    """
+
+    seconds_waited = 0.0
+    weights_step = None
+
+    def __init__(self, run: Run, index: int, incarnation: int, context: NodeContext, inference: NodeHandle):
+        self._run = run
+        self._index = index
+        self._incarnation = incarnation
+        self._context = context
+        self._inference = inference
+        self._client: Any = inference.client(CALL_SECONDS)
+        self._timesteps = TimestepCodec(run.layout)
+        self._restarts = -1
+        self._seed = self._number = 0
+        self._packed = b""
+        self._action: Nest = None
+        self.lost = False
+
+    def begin(self, timestep: Timestep) -> None:
+        self._restarts, self._number, self.lost, self._action = self._restarts + 1, 0, False, None
+        first_slot = self._index * self._run.experiment.envs_per_actor
+        self._seed = policy_seed(self._run.experiment.seed, first_slot, self._incarnation, self._restarts)
+        self._packed = self._timesteps.pack(timestep)
+
+    def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:
+        if self._action is not None:
+            return True
+        mark_waiting(self._inference.name)
+        try:
+            known, leaves = self._client.act(*self._newest())
+        except Unreachable as error:
+            logging.warning("%s does not answer: %s", self._inference.name, error)
+            self._client = self._inference.client(CALL_SECONDS)
+            self._context.stop.wait(_RETRY_SECONDS)
+            return False
+        self.lost = not known
+        if leaves is not None:
+            self._action = tree.unflatten_as(self._run.layout.spec.action, leaves)
+        return self._action is not None
+
+    def act(self, timestep: Timestep) -> Nest:
+        action, self._action = self._action, None
+        return action
+
+    def record(self, following: Timestep) -> None:
+        self._number += 1
+        self._packed = self._timesteps.pack(following)
+        if self._context.cooperative:
+            # Write the record before the other nodes take their turns.
+            self._client.observe(*self._newest())
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def items_written(self) -> int:
+        return self._inference.client(CALL_SECONDS).items_written(self._index)
+
+    def _newest(self) -> tuple[int, str, int, int, bytes]:
+        """Returns the newest timestep as arguments of `InferenceNode.act`."""
+        return self._index, f"{self._context.incarnation_id}.{self._restarts}", self._seed, self._number, self._packed

@@ -1,0 +1,55 @@
+"""Fetching of the learner's weights by nodes that act."""
+
+import threading
+
+from ....agents.weights import WeightClient
+from ..node import NodeContext, NodeHandle, Unreachable
+
+CALL_SECONDS = 5.0
+"""Timeout of a call to the learner."""
+_FETCH_SECONDS = 0.01
+_FETCHES_A_SECOND = 1000
+"""Upper bound on weight requests per second over all actors, so that the learner has time to learn."""
+
+
+def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
+    """Fetches newer weights from the learner; returns False if it does not answer.
+
+    In that case the learner is being restarted, perhaps on another host.  Until it is back, actors continue with the
+    weights they have.
+    """
+    try:
+        weights.fetch()
+    except Unreachable:
+        weights.reconnect(learner.client(CALL_SECONDS))
+        return False
+    return True
+
+
+def fetch_in_background(weights: WeightClient, learner: NodeHandle, nodes: int, stop: threading.Event) -> None:
+    """Keeps fetching newer weights from the learner in a background thread.
+
+    Args:
+      weights: the weights to keep up to date.
+      learner: handle of the learner.
+      nodes: number of nodes that fetch from this learner.
+      stop: ends the thread when set.
+    """
+    weights.keep_fetching(lambda: fetch_weights(weights, learner), fetch_pause(nodes), stop)
+
+
+def fetch_pause(nodes: int) -> float:
+    """Returns the seconds each of `nodes` nodes waits between the learner's answer and its next request."""
+    return max(_FETCH_SECONDS, nodes / _FETCHES_A_SECOND)
+
+
+def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
+    """Waits for the first weights; returns False if the run stops first."""
+    context.progress.waits(f"weights of {learner.name}")
+    while not context.stop.is_set():
+        if not fetch_weights(weights, learner):
+            continue
+        if weights.apply() or weights.version is not None:
+            return True
+        context.stop.wait(0.02)
+    return False

@@ -1,0 +1,1 @@
+"""The coordinator: counters, limits, metrics, hooks, and the state that all nodes follow."""

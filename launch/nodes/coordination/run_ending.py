@@ -1,0 +1,74 @@
+"""The end of a run: why it ends, and the evaluation of its final policy before that."""
+
+import math
+from collections.abc import Callable
+
+from ....deadlines import Clock
+from ...experiment import Experiment
+from .stopping_rules import Stop
+
+_LAST_WEIGHTS_SECONDS = 120.0
+"""Extra time for the final evaluation: the learner first finishes its last step, which may be long."""
+_EVALUATOR_SILENT_SECONDS = 60.0
+"""Silence of the evaluator after which the run ends without the final evaluation."""
+
+
+class RunEnding:
+    """Whether the run is ending, and when its nodes may stop.  Not thread-safe.
+
+    Args:
+      experiment: has the settings of evaluations.
+      notify: sends a line of text to the user.
+      clock: a monotonic clock; another one in tests.
+    """
+
+    def __init__(self, experiment: Experiment, notify: Callable[[str], None], clock: Clock):
+        self.reason = ""
+        """Why the run ends; empty while it continues."""
+        self._experiment = experiment
+        self._notify = notify
+        self._clock = clock
+        self._is_evaluated = not experiment.evaluator
+        self._deadline = math.inf
+        self._evaluator_heard = -math.inf
+        self._stopped = False
+
+    def __bool__(self) -> bool:
+        """Whether the run is ending."""
+        return bool(self.reason)
+
+    def begin(self, stop: Stop) -> None:
+        """Ends the run, after a final evaluation if that is still of use."""
+        self.reason = stop.reason
+        if not stop.final_evaluation:
+            self._is_evaluated = True
+        if not self._is_evaluated:
+            self._evaluator_heard = now = self._clock()
+            self._deadline = now + self._experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+            episodes = self._experiment.evaluation_episodes
+            self._notify(f"{self.reason}; evaluating the final policy over {episodes} episodes")
+
+    def request(self, reason: str) -> None:
+        """Ends the run as at a limit, without a final evaluation, also one that has begun."""
+        self.reason = self.reason or reason
+        self._is_evaluated = True
+
+    def hear_evaluator(self) -> None:
+        """Notes that the evaluator has reported."""
+        self._evaluator_heard = self._clock()
+
+    def finish_evaluation(self) -> None:
+        """Notes that the final policy was evaluated."""
+        self._is_evaluated = True
+
+    def stops_now(self) -> bool:
+        """Returns whether the nodes are to stop now; True once."""
+        if not self or self._stopped:
+            return False
+        late = not self._is_evaluated and self._clock() > min(
+            self._deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS
+        )
+        if late:
+            self._notify("the final policy was not evaluated in time")
+        self._stopped = self._is_evaluated or late
+        return self._stopped

@@ -1,0 +1,104 @@
+"""What a run does beyond training, in the coordinator: metrics of episodes, a curriculum, and callbacks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....callbacks import CallbackRun
+from ....environments.batches.episode_metrics import parse_episode_metrics
+from ...experiments.checked_run import Run
+from ..episodes.callback_calls import CallbackCalls
+from ..episodes.episode_watch import PREFIX
+from ..episodes.metric_windows import MetricWindows
+from ..reports.run_control import RunControl
+from .counters import Counters
+from .curriculum_progress import CurriculumProgress
+
+_STAGES = "curriculum_stages"
+_CALLBACK_PREFIX = "callbacks/"
+
+
+class RunHooks:
+    """Metrics of episodes, curriculum and callbacks of a run.  Not thread-safe, except for `call`.
+
+    Args:
+      run: the run.
+      node: name of the coordinator.
+      counters: the run's counters, which also keep the number of stages that have begun.
+      control: holds the task.
+      request: passes on what callbacks request, see `Report.requests`.
+    """
+
+    def __init__(
+        self, run: Run, node: str, counters: Counters, control: RunControl, request: Callable[[str, Any], None]
+    ):
+        experiment = run.experiment
+        self._counters = counters
+        self._control = control
+        metrics = parse_episode_metrics(experiment.episode_metrics)
+        self._windows = MetricWindows([f"{PREFIX}{metric.name}" for metric in metrics if metric.histogram])
+        self._curriculum = CurriculumProgress(experiment.curriculum, counters.total(_STAGES))
+        self._has_callbacks = bool(experiment.callbacks)
+        self._from_callbacks: dict[str, float] = {}
+        self._calls = CallbackCalls(
+            experiment.callbacks,
+            CallbackRun(
+                node,
+                experiment,
+                run.directory.path,
+                lambda: counters.total("environment_steps"),
+                lambda: control.state.task,
+                request,
+            ),
+        )
+        self._windows.set_task(control.state.task)
+        self.update(dict)
+
+    def add(self, episodes: Sequence[Sequence[Any]], evaluation: Mapping[str, float] | None) -> None:
+        """Takes the metrics of a report: fields of `EpisodeValues`, and an evaluation if there was one."""
+        self._windows.set_task(self._control.state.task)
+        self._windows.add(episodes)
+        if evaluation is not None:
+            self._curriculum.add_evaluation(evaluation)
+
+    def update(self, metrics: Callable[[], Mapping[str, Any]]) -> bool:
+        """Begins the next stage of the curriculum if it is due; returns whether it has.
+
+        Args:
+          metrics: returns the newest metrics.
+        """
+        self._windows.set_task(self._control.state.task)
+        stage = self._curriculum.next_stage(self._counters.total("environment_steps"), metrics, self._windows)
+        if stage is None:
+            return False
+        self._counters.add_past(_STAGES, 1)
+        self._control.set_task(stage.task)
+        self._windows.set_task(stage.task)
+        return True
+
+    def row(self) -> dict[str, float]:
+        """Returns the metrics for a row."""
+        row = {**self._windows.row(), **self._from_callbacks}
+        if self._curriculum.begun:
+            row["curriculum/stage"] = self._curriculum.begun
+        if self._has_callbacks:
+            row["callbacks/seconds"] = self._counters.total("callback_microseconds") / 1e6
+        return row
+
+    def histograms(self) -> dict[str, list[float]]:
+        """Returns values by the names of the metrics whose distributions are wanted."""
+        return self._windows.histograms()
+
+    @property
+    def has_results(self) -> bool:
+        """Whether callbacks are called before a row of metrics is written."""
+        return self._calls.has("on_result")
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Calls a method of the callbacks and keeps the metrics that it returns; without the coordinator's lock."""
+        metrics = self._calls.call(method, *arguments)
+        self._from_callbacks.update({f"{_CALLBACK_PREFIX}{name}": value for name, value in metrics.items()})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts of this incarnation of the coordinator."""
+        return self._calls.counts

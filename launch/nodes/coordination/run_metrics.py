@@ -1,0 +1,96 @@
+"""The newest metrics of a run, from the reports of its nodes and the counters."""
+
+import collections
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ....deadlines import Clock
+from ....environments import has_unseen_levels
+from ...experiments.checked_run import Run
+from ...node_names import metric_of
+from ..episodes.joint_episodes import JointEpisodeMetrics
+from ..episodes.metric_windows import WINDOW, EpisodeValues
+from .counters import Counters
+from .step_rates import StepRates
+
+
+class RunMetrics:
+    """Keeps what nodes have reported, for the rows of the metrics file.
+
+    Args:
+      run: the run.
+      counters: its counters.
+      clock: the clock; another one in tests.
+    """
+
+    def __init__(self, run: Run, counters: Counters, clock: Clock = time.monotonic):
+        self._experiment = run.experiment
+        self._policies = tuple(run.policies)
+        self._counters = counters
+        self._clock = clock
+        self._begun = clock()
+        self._rates = StepRates()
+        self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=WINDOW)
+        self._joint_episodes = JointEpisodeMetrics(run) if run.policies else None
+        self.values: dict[str, float] = {}
+        """The newest values that nodes have reported, by name."""
+        self.evaluation: dict[str, float] = {}
+        """The metrics of the newest evaluation; empty before the first."""
+        self.unreported = (0, 0)
+        """Environment and learner steps made since the last reports, where these are rare."""
+
+    def add(self, values: dict[str, float], episodes: Iterable[Sequence[float]]) -> None:
+        """Takes values, and return and length of episodes, as those of a `reporting.Report`."""
+        self.values.update(values)
+        self._episodes.extend((float(value), int(length)) for value, length in episodes)
+
+    def add_joint_episodes(self, episodes: Iterable[Sequence[Any]]) -> list[EpisodeValues]:
+        """Takes episodes with several agents, the fields of `JointEpisode`; returns their metrics by task."""
+        return [] if self._joint_episodes is None else self._joint_episodes.add(episodes)
+
+    def add_evaluation(self, evaluation: dict[str, float]) -> None:
+        """Takes an evaluation, to which it adds the generalization gap: see docs/metrics.md."""
+        experiment = self._experiment
+        self.evaluation = dict(evaluation)
+        # Training episodes must be played the same way, on other levels.
+        alike = experiment.evaluation_mode == "sampled"
+        if alike and self._episodes and has_unseen_levels(experiment.env, experiment.options_of_env):
+            gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
+            self.evaluation["evaluator/generalization_gap"] = gap
+
+    def row(self) -> dict[str, Any]:
+        """Returns the metrics at this time, without those of the evaluation."""
+        environment_steps = self._counters.total("environment_steps") + self.unreported[0]
+        learner_steps = self._counters.total("learner_steps") + self.unreported[1]
+        now = self._clock()
+        row: dict[str, Any] = {
+            "time": time.time(),
+            "elapsed_seconds": now - self._begun,
+            "environment_steps": environment_steps,
+            "learner_steps": learner_steps,
+            "ignored_timesteps": self._counters.total("ignored_timesteps"),
+            "episodes": self._counters.total("episodes"),
+            "learner/duplicate_items": self._counters.total("duplicates"),
+            **self._rates.update(now, environment_steps, learner_steps),
+        }
+        if self._episodes:
+            row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
+            row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
+        if self._joint_episodes is not None:
+            counts = ("learner_steps", "agent_steps")
+            names = [metric_of(policy, count) for policy in self._policies for count in counts]
+            row.update({name: self._counters.total(name) for name in names})
+            row.update(self._joint_episodes.row())
+        row.update(sorted(self.values.items()))
+        return row
+
+    def save_ratings(self) -> None:
+        """Writes the ratings of policies that play against each other, if there are any.
+
+        Raises:
+          OSError: the file could not be written.
+        """
+        if self._joint_episodes is not None:
+            self._joint_episodes.save()

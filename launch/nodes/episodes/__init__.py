@@ -1,0 +1,1 @@
+"""Episodes as nodes see them: callbacks, metrics, and episodes of several agents."""

@@ -1,0 +1,1 @@
+"""The evaluator: what it plays, with which policies, and its videos."""

@@ -1,0 +1,76 @@
+"""A time limit for evaluations, and a warning if episodes do not seem to end."""
+
+import time
+from collections.abc import Callable
+
+from ....environments import episode_limit_advice
+from ...experiment import Experiment
+
+_WARN_SECONDS = 60.0
+
+
+class EvaluationWatch:
+    """Watches one evaluation; `stopped` and `episode_ended` are passed to `agents.acting.evaluate`.
+
+    Args:
+      episodes: number of episodes of the evaluation.
+      timeout: seconds after which the evaluation is abandoned.
+      stopped: whether it is to be abandoned for another reason.
+      notify: receives a line for the user.
+      experiment: has the environment, for what limits its episodes.
+      clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        episodes: int,
+        timeout: float,
+        stopped: Callable[[], bool],
+        notify: Callable[[str], None],
+        experiment: Experiment,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._episodes = episodes
+        self._timeout = timeout
+        self._stopped = stopped
+        self._notify = notify
+        self._experiment = experiment
+        self._clock = clock
+        self._begun = clock()
+        self._steps = 0
+        self._ended = 0
+        self._warned = False
+        self.timed_out = False
+        """Whether the time ran out before the last episode ended."""
+
+    def stopped(self) -> bool:
+        """Returns whether to abandon the evaluation; called before every timestep."""
+        seconds = self._clock() - self._begun
+        if seconds > self._timeout:
+            self.timed_out = True
+        elif seconds > _WARN_SECONDS and not self._ended and not self._warned:
+            self._warned = True
+            self._notify(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s; {self._unending}")
+        if self.timed_out or self._stopped():
+            return True
+        self._steps += 1
+        return False
+
+    def episode_ended(self) -> None:
+        self._ended += 1
+
+    @property
+    def problem(self) -> str:
+        """Why the evaluation timed out, in one line."""
+        advice = "raise evaluation_timeout, or evaluate fewer episodes"
+        if not self._ended:
+            advice = f"{self._unending}; if they are only slow, {advice}"
+        return (
+            f"the evaluation was given up: {self._ended} of its {self._episodes} episodes ended within "
+            f"{self._timeout:g} s (evaluation_timeout); {advice}"
+        )
+
+    @property
+    def _unending(self) -> str:
+        how = episode_limit_advice(self._experiment.env, self._experiment.options_of_env)
+        return f"each environment made {self._steps:,} steps; if episodes may never end, {how}"

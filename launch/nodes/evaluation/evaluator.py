@@ -1,0 +1,225 @@
+"""The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ....agents.acting import evaluate
+from ....callbacks import EvaluationView
+from ....data import Version
+from ....environments.batches.episode_metrics import parse_episode_metrics
+from ....environments.multi_agent.joint_batch import JointBatch
+from ...experiments.checked_run import Run
+from ...run_directory.file_errors import file_error
+from ..acting.opponents import Opponents
+from ..episodes.callback_calls import CallbackCalls, callback_run
+from ..episodes.episode_watch import WatchedEnvironment
+from ..episodes.joint_episodes import joint_evaluation_metrics
+from ..episodes.metric_windows import evaluation_metrics
+from ..node import NodeContext, NodeHandle
+from ..progress import MarkedEnvironment
+from ..reports.reporting import Report, ReportingNode
+from .evaluated_policies import EvaluatedPolicies, mean_step
+from .evaluation_watch import EvaluationWatch
+from .evaluator_setup import make_evaluator_setup
+
+if TYPE_CHECKING:
+    from .evaluation_videos import EvaluationVideos
+
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS = 5.0
+"""Interval between reports of the final evaluation."""
+
+
+class EvaluatorNode(ReportingNode):
+    """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and the final weights.
+
+    When the limit of environment steps is reached, a running evaluation is abandoned, and the learner's final weights
+    are evaluated instead.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        coordinator: NodeHandle,
+        learners: Mapping[str, NodeHandle],
+    ):
+        super().__init__(context, coordinator)
+        self._run = run
+        self._experiment = run.experiment
+        self._best_written = True
+        self._learners = learners
+        self._calls = CallbackCalls(run.experiment.callbacks, callback_run(context.name, run, self.reporter))
+        self._watched: WatchedEnvironment | None = None
+        self._evaluation: dict[str, float] | None = None
+        self._evaluated: dict[str, float] | None = None
+        self._final: dict[str, float] | None = None
+        self._next_steps = run.experiment.evaluate_every
+        self._best = -math.inf
+        self._weights_step: int | None = None
+        self._evaluated_versions: list[Version] = []
+        self._opponents: Opponents | None = None
+        self._joint: JointBatch | None = None
+        self._directory = run.directory
+        self._videos: EvaluationVideos | None = None
+        self._opened = contextlib.ExitStack()
+
+    def setup(self) -> None:
+        experiment = self._experiment
+        self.begin_reports()
+        progress = self.context.progress
+        progress.works_slowly("building networks")
+        found = make_evaluator_setup(self._run, self._learners, self.context)
+        if found is None:
+            return
+        setup, learned, self._opponents = found
+        self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
+        self._best = self._policies.mean_return()
+        progress.works_slowly("making environments")
+        environments, self._policy = setup.make(experiment, experiment.evaluation_batch())
+        self._joint = environments if isinstance(environments, JointBatch) else None
+        metrics = parse_episode_metrics(experiment.episode_metrics)
+        if metrics:
+            environments = self._watched = WatchedEnvironment(environments, metrics)
+        self._environment = MarkedEnvironment(environments, progress)
+        self._opened.callback(self._environment.close)
+        if experiment.video_every is not None:
+            # Takes long to import.
+            from .evaluation_videos import EvaluationVideos
+
+            self._videos = EvaluationVideos(
+                experiment,
+                setup,
+                self._directory,
+                self.context.notify,
+                lambda environment: MarkedEnvironment(environment, progress),
+            )
+            self._opened.callback(self._videos.close)
+        steps = self.reporter.state.environment_steps
+        self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
+
+    def step(self) -> None:
+        self.context.progress.works("idle")
+        if self.reporter.state.stopping:
+            self._evaluate_final()
+        elif self.reporter.state.environment_steps < self._next_steps:
+            self._wait(_POLL_SECONDS)
+        elif self._policies.fetch():
+            self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
+            self.reporter.report()
+            self._record_video(evaluation, lambda: self.reporter.state.stopping)
+
+    def _evaluate_final(self) -> None:
+        """Evaluates the final weights, and then keeps reporting the result."""
+        if self._final is None:
+            final = self._policies.final_versions()
+            if final is None or not self._policies.fetch():
+                self._wait(_POLL_SECONDS)
+                return
+            if self._policies.versions != final:
+                return
+            if self._evaluated is None or self._evaluated_versions != final:
+                self._evaluated = self._evaluate(lambda: False)
+                self._record_video(self._evaluated, lambda: False)
+            if self.context.stop.is_set():
+                return
+            self._final = {**(self._evaluated or {}), "evaluator/final": 1.0}
+        self._evaluation = self._final
+        self.reporter.report()
+        # A restarted coordinator has not received the report.
+        self._wait(_REPORT_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        if not self.context.cooperative:
+            self.context.stop.wait(seconds)
+
+    def _evaluate(self, abandoned: Callable[[], bool]) -> dict[str, float] | None:
+        """Evaluates the current weights; returns None if the evaluation was abandoned."""
+        steps = self.reporter.state.environment_steps
+        self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
+        begun = time.monotonic()
+        versions = self._evaluated_versions = self._policies.versions
+        self._weights_step = mean_step(versions)
+        if self._opponents is not None:
+            self._opponents.wait()
+        watch = EvaluationWatch(
+            self._experiment.evaluation_episodes,
+            self._experiment.evaluation_timeout,
+            lambda: self.context.stop.is_set() or abandoned(),
+            self.context.notify,
+            self._experiment,
+        )
+        if self._watched is not None:
+            self._watched.take_ended()
+        if self._joint is not None:
+            self._joint.take_episodes()
+        episodes = evaluate(
+            self._environment,
+            self._policy,
+            self._experiment.evaluation_episodes,
+            watch.stopped,
+            watch.episode_ended,
+        )
+        if watch.timed_out:
+            self.context.notify(watch.problem)
+        if not episodes:
+            return None
+        returns = [episode.episode_return for episode in episodes]
+        mean = statistics.fmean(returns)
+        if mean > self._best:
+            self._save_best(mean)
+        self._evaluated = {
+            "evaluator/return": mean,
+            "evaluator/return_std": statistics.pstdev(returns),
+            "evaluator/return_min": min(returns),
+            "evaluator/return_max": max(returns),
+            "evaluator/best_return": max(mean, self._best),
+            "evaluator/episode_length": statistics.fmean(episode.length for episode in episodes),
+            "evaluator/learner_step": self._weights_step,
+            "evaluator/environment_steps": steps,
+            "evaluator/seconds": time.monotonic() - begun,
+        }
+        if self._watched is not None:
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
+            self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
+        if self._joint is not None:
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
+            self._evaluated |= joint_evaluation_metrics(self._joint.take_episodes(), quota)
+        lengths = [episode.length for episode in episodes]
+        view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
+        for name, value in self._calls.call("on_evaluation", view).items():
+            self._evaluated[f"evaluator/callbacks/{name}"] = value
+        return self._evaluated
+
+    def _record_video(self, evaluation: dict[str, float] | None, abandoned: Callable[[], bool]) -> None:
+        if self._videos is not None and evaluation is not None:
+            steps = int(evaluation["evaluator/environment_steps"])
+            self._videos.after_evaluation(steps, lambda: self.context.stop.is_set() or abandoned())
+
+    def _save_best(self, mean: float) -> None:
+        """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
+        try:
+            self._policies.save_best(mean)
+        except OSError as error:
+            if self._best_written:
+                self.context.notify(f"the best policy could not be written: {file_error(error)}; training continues")
+            self._best_written = False
+        else:
+            self._best, self._best_written = mean, True
+
+    def finish(self) -> None:
+        self.reporter.close()
+        self._opened.close()
+
+    def weights_step(self) -> int | None:
+        return self._weights_step
+
+    def collect(self) -> Report:
+        evaluation, self._evaluation = self._evaluation, None
+        return Report(counts=self._calls.counts, evaluation=evaluation)

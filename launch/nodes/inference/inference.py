@@ -1,0 +1,240 @@
+"""The inference node: acts for actors that hold no network (SEED, Espeholt et al. 2020, arXiv:1910.06591).
+
+Actors send their timesteps and receive actions.  One forward pass serves all actors whose requests arrive at about the
+same time.  Recurrent states stay on this node, and this node writes the trajectories to replay.
+"""
+
+import dataclasses
+import functools
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import numpy as np
+
+from ....agents.acting import trace_layout
+from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
+from ....agents.weights import WeightClient
+from ....data import Version
+from ....deadlines import Deadline
+from ....replay import Heartbeat
+from ...experiments.checked_run import Run
+from ...node_names import policy_of
+from ..acting.actor_writer import ActorWriter
+from ..acting.environment_node import POLL_SECONDS
+from ..acting.timestep_codec import TimestepCodec
+from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+from ..devices import prepare_devices
+from ..node import NodeContext, NodeHandle
+from ..reports.reporting import Report, ReportingNode
+from .actor_session import ActorSession, PendingResult
+from .request_batcher import RequestBatcher
+
+_DEADLINE_SECONDS = 0.005
+_ANSWER_SECONDS = 1.0
+"""Time after which an actor has to repeat its call: calls must be short so that the run can end quickly."""
+
+Answer = tuple[bool, list[np.ndarray] | None]
+
+
+@dataclasses.dataclass
+class _ServedActor:
+    """What the node keeps for each actor, over all its incarnations."""
+
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    """Held during a call: one call of an actor at a time."""
+    session: ActorSession | None = None
+    seconds_waited: float = 0.0
+    """Seconds for which replay or the agent's pacing has kept the actor from acting."""
+
+
+class InferenceNode(ReportingNode):
+    """Acts for the actors `rank`, `rank + inference_nodes`, ..."""
+
+    served = ("act",)
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        rank: int,
+        coordinator: NodeHandle,
+        learner: NodeHandle,
+        replay: Sequence[NodeHandle],
+    ):
+        super().__init__(context, coordinator)
+        experiment = run.experiment
+        self._experiment = experiment
+        self._layout = run.layout
+        self._rank = rank
+        self._learner = learner
+        self._actors = {index: _ServedActor() for index in range(rank, experiment.actors, experiment.inference_nodes)}
+        self._shards = sorted({run.layout.shard_of(index) for index in self._actors})
+        self._shard_names = [replay[shard].name for shard in self._shards]
+        self._replay_handle = self.replay_handle(replay)
+        self._timesteps = TimestepCodec(run.layout)
+        self._batcher = RequestBatcher(_DEADLINE_SECONDS)
+        self._set_up = threading.Event()
+        self._failure: Exception | None = None
+        self._batches = 0
+        self._requests = 0
+
+    def act(self, actor: int, incarnation_id: str, seed: int, number: int, timestep: bytes) -> Answer:
+        """Takes an actor's timestep and returns the leaves of the action that follows it.
+
+        A call may arrive twice: its timestep is recorded once.
+
+        Args:
+          actor: index of the actor.
+          incarnation_id: id of the actor's incarnation.
+          seed: together with the number of the timestep, seeds every action of that incarnation.
+          number: number of the timestep in that incarnation, from 0 on.
+          timestep: packed by `TimestepCodec`.
+
+        Returns:
+          Whether this node knows the incarnation: if not, the actor must begin a new one, since the recurrent state for
+          its observations is lost.  And the action, or None if the actor must repeat the call.
+        """
+        if not self._set_up.wait(_ANSWER_SECONDS):
+            return True, None
+        lock = self._actors[actor].lock
+        if not lock.acquire(timeout=_ANSWER_SECONDS):
+            return True, None
+        try:
+            session = self._observe(actor, incarnation_id, seed, number, timestep)
+            return (False, None) if session is None else (True, self._action(actor, session))
+        except Exception as error:
+            # The actor only sees a failed call, so the error is raised in this node's main loop.
+            self._failure = error
+            raise
+        finally:
+            lock.release()
+
+    def observe(self, actor: int, incarnation_id: str, seed: int, number: int, timestep: bytes) -> None:
+        """Takes a timestep as `act` does, but computes no action yet; for nodes that share a thread."""
+        self._observe(actor, incarnation_id, seed, number, timestep)
+
+    def items_written(self, actor: int) -> int:
+        """Returns the number of items written to replay for an actor's current incarnation."""
+        session = self._actors[actor].session
+        return session.writer.items_written if session else 0
+
+    def setup(self) -> None:
+        prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
+        agent = self._experiment.agent
+        networks = self._networks = agent.make_networks(self._layout)
+        policy = agent.make_policy(networks, "train")
+        self._layout = trace_layout(agent, self._layout, networks)
+        self._policy = BatchedPolicy(policy, self._layout)
+        self._weights = WeightClient(self._learner.client(CALL_SECONDS), policy.variables)
+        self.begin_reports()
+        if not wait_for_weights(self._weights, self._learner, self.context):
+            return
+        if not self.reporter.wait_for(*self._shard_names):
+            return
+        if not self.context.cooperative:
+            Heartbeat(self._replay_handle, self.context.stop, self._shards)
+            fetch_in_background(self._weights, self._learner, self._experiment.inference_nodes, self.context.stop)
+        self._set_up.set()
+        logging.info("ready to act for actors %s", ", ".join(map(str, self._actors)))
+
+    def step(self) -> None:
+        """Computes the results of one batch of requests, if there are any."""
+        self.context.progress.works("serving")
+        batch = self._batcher.next_batch(POLL_SECONDS)
+        # Also when no requests arrive: actors may be waiting for newer weights.
+        self._weights.apply()
+        if batch:
+            results = self._infer_batch([pending.request for pending in batch])
+            for pending, result in zip(batch, results, strict=True):
+                pending.result.set_result(result)
+        if self._failure is not None:
+            raise self._failure
+
+    def seconds_waited(self) -> dict[str, float]:
+        waited = sum(actor.seconds_waited for actor in self._actors.values())
+        return {"replay to take data": waited / len(self._actors)}
+
+    def weights_step(self) -> int | None:
+        version = self._weights.version if self._set_up.is_set() else None
+        return None if version is None else version.step
+
+    def finish(self) -> None:
+        self.reporter.close()
+
+    def collect(self) -> Report:
+        batches, self._batches = self._batches, 0
+        requests, self._requests = self._requests, 0
+        if not batches:
+            return Report()
+        return Report(values={f"inference/actors_per_batch_{self._rank}": requests / batches})
+
+    def _observe(self, actor: int, incarnation_id: str, seed: int, number: int, timestep: bytes) -> ActorSession | None:
+        """Passes a timestep to the session of the incarnation; returns None if its earlier timesteps are not known."""
+        served = self._actors[actor]
+        if served.session is None or served.session.incarnation_id != incarnation_id:
+            if number != 0:
+                return None
+            if served.session is not None:
+                served.session.writer.close()
+            served.session = self._begin_session(actor, incarnation_id, seed)
+        if not served.session.observe(number, self._timesteps.unpack(timestep)):
+            return None
+        if self.context.cooperative:
+            served.session.writer.flush(self.context.stop)
+        return served.session
+
+    def _begin_session(self, actor: int, incarnation_id: str, seed: int) -> ActorSession:
+        logging.info("actor %d begins", actor)
+        agent, batch = self._experiment.agent, self._experiment.envs_per_actor
+        writer = ActorWriter(
+            agent,
+            self._layout,
+            actor,
+            self._replay_handle,
+            self.seconds_short_of_data,
+            self._networks,
+            lambda: self.has_finished(policy_of(self.context.name)),
+        )
+        slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
+        return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)
+
+    def _action(self, actor: int, session: ActorSession) -> list[np.ndarray] | None:
+        """Returns the leaves of the next action; None if it takes too long."""
+        deadline = Deadline(_ANSWER_SECONDS)
+        begun = time.monotonic()
+        try:
+            while not session.may_act(self._newest_version()):
+                self._batcher.forget(actor)
+                if self.context.cooperative or deadline.has_passed or self.context.stop.wait(POLL_SECONDS):
+                    return None
+        finally:
+            self._actors[actor].seconds_waited += time.monotonic() - begun
+        return session.act(functools.partial(self._infer, actor), _ANSWER_SECONDS)
+
+    def _infer(self, actor: int, request: InferenceRequest) -> PendingResult:
+        """Submits a request to the next batch.  If nodes share a thread, no other request can join: it runs at once."""
+        if not self.context.cooperative:
+            return self._batcher.submit(actor, request)
+        done: PendingResult = Future()
+        done.set_result(self._infer_batch([request])[0])
+        return done
+
+    def _infer_batch(self, requests: Sequence[InferenceRequest]) -> list[tuple[InferenceResult, Version]]:
+        # Each new batch size is compiled.
+        self.context.progress.works_slowly("in forward pass")
+        version = self._newest_version()
+        results = self._policy(requests)
+        self._batches += 1
+        self._requests += len(requests)
+        return [(result, version) for result in results]
+
+    def _newest_version(self) -> Version:
+        """Returns the version of the current weights; if nodes share a thread, fetches the newest first."""
+        if self.context.cooperative:
+            self._weights.fetch()
+            self._weights.apply()
+        assert self._weights.version is not None
+        return self._weights.version

@@ -1,0 +1,1 @@
+"""The learner: batches, updates, published weights and checkpoints."""

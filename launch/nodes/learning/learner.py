@@ -1,0 +1,414 @@
+"""The learner node: learns from replay, serves weights and writes checkpoints."""
+
+import contextlib
+import logging
+import math
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import launchpad as lp
+import tensorflow as tf
+
+from ....agents.learning.finite_checks import LossCheck, NotFiniteError
+from ....agents.registry import agent_name
+from ....agents.weights import Snapshot
+from ....data import Priorities, Update, Version
+from ....errors import CallboardError
+from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
+from ....tracing_lock import TRACING
+from ...experiments.checked_run import Run
+from ...experiments.policy_settings import FrozenPolicy, Snapshots
+from ...node_names import metric_of
+from ...run_directory.checkpoints import Checkpoints, NotWritten, step_of
+from ..acting.opponents import Numbered, ServedPolicies
+from ..coordination.stopping_rules import LEARNER_IS_DONE
+from ..node import NodeContext, NodeHandle, Unreachable
+from ..reports.reporting import Report, ReportingNode
+from ..reports.run_control import own_settings
+from ..reports.written_bytes import marked_while_files_grow
+from .checkpoint_schedule import CheckpointSchedule
+from .learner_commands import LearnerCommands
+from .learner_input import distributed_batches, iterators
+from .learner_setup import make_learner_setup
+from .weight_publisher import WeightPublisher
+
+_METRICS_SECONDS = 0.5
+_HOLD_SECONDS = 0.1
+"""Long-poll timeout of `get_variables`.  Short, because shutdown waits for pending calls."""
+_PRIORITIES_SECONDS = 5.0
+_RETRY_SECONDS = 10.0
+"""Interval between attempts to write a checkpoint after a failure."""
+_INLINE_PATIENCE_SECONDS = 10.0
+_LAST_STEPS_SECONDS = 2.0
+"""How long a learner continues after the limit of environment steps, to learn from the last data of the actors."""
+_LAST_BATCH_SECONDS = 0.5
+"""How long it then waits for another batch."""
+_PEER_SECONDS = 20.0
+_PAUSE_SECONDS = 0.02
+
+
+class LearnerNode(ReportingNode):
+    """Runs the agent's learner on data from replay.
+
+    With several learners, each processes a part of every batch, and all hold the same weights.  The first one serves
+    the weights, writes checkpoints and reports; the others only take part in its steps.
+    """
+
+    served = ("get_variables", "final_version", "get_frozen", "get_frozen_agents")
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        rank: int,
+        peers: Sequence[lp.Address],
+        coordinator: NodeHandle,
+        replay: Sequence[NodeHandle],
+        snapshots: Mapping[str, Snapshots] | None = None,
+        frozen: Mapping[str, FrozenPolicy] | None = None,
+    ):
+        super().__init__(context, coordinator)
+        self._run = run
+        self._rank = rank
+        self._peers = peers
+        self._experiment = run.experiment
+        self._checkpoints = Checkpoints(run.directory, context.notify, run.experiment.keep_checkpoints)
+        self._coordinator = coordinator
+        self._replay = replay
+        self._replay_handle = self.replay_handle(replay)
+        self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
+        self._weights = WeightPublisher()
+        self._steps = 0
+        self._made = 0
+        self._changes = 0
+        self._max_steps = run.experiment.max_learner_steps or math.inf
+        self._is_learning = False
+        self._values: dict[str, float] = {}
+        self._next_metrics = 0.0
+        self._schedule = CheckpointSchedule(
+            run.experiment.checkpoint_every,
+            _RETRY_SECONDS,
+            context.notify,
+            every_steps=run.experiment.checkpoint_every_steps,
+        )
+        self._learns_until = math.inf
+        self._final_version: Version | None = None
+        self._last_update: Update | None = None
+        self._losses = LossCheck()
+        self._priorities: PriorityUpdater | None = None
+        self._reader: BatchReader | None = None
+        self.dataset: ReplayDataset | None = None
+
+    @property
+    def learner_steps(self) -> int:
+        """Number of learner steps that this incarnation has made."""
+        return self._made
+
+    @property
+    def paused(self) -> bool:
+        """Whether no step may be made before the run's session continues."""
+        limit = self.reporter.state.control.learner_limit
+        return limit is not None and self.learner_steps >= limit
+
+    @property
+    def has_made_all_steps(self) -> bool:
+        """Whether `max_learner_steps` are made; the learner makes no others, also after a restart."""
+        return self._steps >= self._max_steps
+
+    def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
+        """Returns the newest weights, or None if there are none other than version `have` within a short wait.
+
+        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.
+        """
+        patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
+        return self._weights.get(have, patience)
+
+    def final_version(self) -> tuple[int, int] | None:
+        """Returns the version of the final weights; None while the learner is still learning."""
+        version = self._final_version
+        return None if version is None else (version.incarnation, version.step)
+
+    def get_frozen(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
+        """Returns the weights of frozen policies that this learner serves, see `opponents.ServedPolicies`."""
+        return self._served_policies.others_than(known)
+
+    def get_frozen_agents(self) -> dict[str, dict[str, Any]]:
+        """Returns the settings of the agents of saved policies that this learner serves, once they are loaded."""
+        return dict(self._served_policies.frozen_agents)
+
+    def setup(self) -> None:
+        progress = self.context.progress
+        setup = self._setup = make_learner_setup(
+            self.context, self._run, self._rank, self._peers, self._checkpoints, self._publish_first
+        )
+        self._steps = setup.steps
+        self._commands = LearnerCommands(
+            setup, self._checkpoints, len(self._peers), self.save_checkpoint, self._publish_changed
+        )
+        self._served_policies.load()
+        self._served_policies.take_due(0, setup.policy)
+        self._schedule.restart(self._steps)
+        self.begin_reports()
+        if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
+            return
+
+        progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
+
+        def make_batches() -> Any:
+            return distributed_batches(
+                self._experiment.agent, self._replay_handle, setup.layout, setup.strategy, self._take_dataset
+            )
+
+        if self.context.cooperative:
+            # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
+            with TRACING:
+                batches = make_batches()
+            self._reader = BatchReader(
+                iterators(lambda: batches), self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS
+            )
+        else:
+            Heartbeat(self._replay_handle, self.context.stop)
+            batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
+            self._reader = BatchReader(
+                iterators(batches_of),
+                self._has_learned_all,
+                self._replay_incarnation,
+                while_waiting=self._while_waiting,
+            )
+
+    def between_steps(self) -> None:
+        super().between_steps()
+        control = self.reporter.state.control
+        if control.version != self._changes:
+            self._changes = control.version
+            self._setup.live.change(own_settings(self._run.policy, control.settings))
+
+    def step(self) -> None:
+        if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
+            self.context.progress.works("idle")
+            if self._schedule.is_due(self._steps) and self._rank == 0:
+                self._try_to_save()
+                self._schedule.stop()
+            self.context.stop.wait(_HOLD_SECONDS)
+            return
+        # Set before the pause is checked, or a report in between would call the learner at rest.
+        self._is_learning = True
+        if self.paused and not self.has_made_all_steps:
+            self._is_learning = False
+            self.context.progress.waits("the session")
+            self._publish_newest()
+            self.context.stop.wait(_PAUSE_SECONDS)
+            return
+        if not self.has_made_all_steps:
+            self.learn()
+        self._is_learning = False
+        if self._has_learned_all() and not self.context.stop.is_set():
+            self.end_learning()
+
+    def end_learning(self) -> None:
+        """Publishes the final weights, for which the evaluator waits."""
+        if self._final_version is not None or self._rank > 0:
+            return
+        if self.has_made_all_steps and not self._schedule.has_written(self._steps):
+            # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
+            self._try_to_save()
+        with self._finite():
+            self._final_version = self._weights.publish(self._steps, self._setup.variables)
+
+    def learn(self) -> bool:
+        """Calls the learner once, for one or more learner steps; waits for data.  Returns False if none was made.
+
+        Raises:
+          CallboardError: a loss, a gradient or a weight is not finite.
+        """
+        assert self._reader is not None
+        progress = self.context.progress
+        if len(self._peers) > 1:
+            progress.works_with_others("in learner step with the other learners")
+        elif self._last_update is None:
+            progress.works_slowly("in first learner step (compiling)")
+        else:
+            progress.works("in learner step")
+        self._setup.live.follow(self.reporter.state.environment_steps, self._steps)
+        try:
+            update = self._setup.learner.step(self._reader)
+            self._setup.frozen.keep()
+            if self._rank == 0:
+                self._served_policies.take_due(self.reporter.state.environment_steps, self._setup.policy)
+        except ReaderStopped:
+            return False
+        except (tf.errors.UnavailableError, tf.errors.AbortedError):
+            if len(self._peers) > 1:
+                # Another learner has ended: the launcher is about to end this one too, and to report why.
+                if self.context.stop.wait(_PEER_SECONDS):
+                    return False
+            raise
+        if self._last_update is None:
+            logging.info("first learner step done")
+        if update.priorities is not None:
+            self._send_priorities(update.priorities)
+        self._steps += update.steps
+        self._made += update.steps
+        if self._rank == 0:
+            self._losses.add(self._steps, update)
+        if self.context.cooperative:
+            self._publish_newest()
+        elif self._rank == 0 and self._weights.due():
+            with self._finite():
+                self._weights.publish_if_due(self._steps, self._setup.variables)
+        now = time.monotonic()
+        if now >= self._next_metrics and not self.context.cooperative:
+            self._next_metrics = now + _METRICS_SECONDS
+            with self._finite():
+                self.take_metrics(update.metrics)
+        self._last_update = update
+        if self._rank == 0 and self._schedule.is_due(self._steps):
+            self._try_to_save()
+        return True
+
+    def release(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def finish(self) -> None:
+        self.release()
+        if self._priorities is not None:
+            self._priorities.close()
+        self.reporter.close()
+        if self._rank == 0:
+            try:
+                self.save_checkpoint()
+            except NotWritten as error:
+                raise CallboardError(f"the last checkpoint could not be written: {error}") from error
+
+    def report(self) -> None:
+        if self._last_update is not None:
+            self.take_metrics(self._last_update.metrics)
+        super().report()
+
+    def take_metrics(self, metrics: dict[str, Any]) -> None:
+        """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
+        self._values = {f"learner/{name}": float(value) for name, value in metrics.items()}
+
+    def save_checkpoint(self, keep: bool = False) -> pathlib.Path:
+        """Writes a checkpoint of the current state, and returns its path.
+
+        Args:
+          keep: whether later checkpoints leave it.
+
+        Raises:
+          NotWritten: with the reason.
+          CallboardError: a value in it is not finite; earlier checkpoints are kept.
+        """
+        # Report first, so that the counters include the step of these weights.
+        self.reporter.report()
+        try:
+            sources, control = self._coordinator.client(self.reporter.call_seconds).checkpoint_state()
+        except Unreachable:
+            self.context.notify("the coordinator does not answer: this checkpoint keeps the counters of the last")
+            sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
+        progress, directory = self.context.progress, self._checkpoints.directory
+        with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
+            return self._checkpoints.save(self._steps, self._setup.modules, self._setup.policy, sources, control, keep)
+
+    @contextlib.contextmanager
+    def _finite(self) -> Iterator[None]:
+        """Checks that all losses were finite, and adds advice to errors about non-finite losses or weights."""
+        try:
+            self._losses.check()
+            self._weights.raise_failure()
+            yield
+        except NotFiniteError as error:
+            latest = self._checkpoints.latest()
+            kept = "there is no checkpoint yet"
+            if latest is not None:
+                kept = f"the last checkpoint is that of learner step {step_of(latest):,}"
+            raise error.advised(agent_name(self._experiment.agent), self._steps, kept) from error
+
+    def _try_to_save(self) -> None:
+        """Writes a checkpoint; if that fails, training continues and the write is retried later."""
+        self._schedule.write(self.save_checkpoint, NotWritten, self._steps)
+
+    def _has_learned_all(self) -> bool:
+        """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
+        if self.context.stop.is_set() or self.has_made_all_steps:
+            return True
+        if not self.reporter.state.stopping or self._rank > 0:
+            return False
+        now = time.monotonic()
+        self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)
+        short = self._reader is not None and self._reader.seconds_waited > _LAST_BATCH_SECONDS
+        return short or now > self._learns_until
+
+    def _take_dataset(self, dataset: ReplayDataset) -> None:
+        self.dataset = dataset
+
+    def _publish_first(self, variables: Sequence[tf.Variable], steps: int) -> None:
+        """Publishes weights that do not follow from those before, as another incarnation."""
+        if self._rank == 0:
+            self._weights.begin(self.begin_weights(variables))
+            self._weights.publish_if_changed(steps, variables)
+
+    def _publish_newest(self) -> None:
+        """Publishes the newest weights unless they are, where no learner step waits for that."""
+        if self._rank == 0 and not self._weights.has(self._steps):
+            with self._finite():
+                self._weights.publish_if_changed(self._steps, self._setup.variables)
+
+    def _while_waiting(self) -> None:
+        """Does what is due between steps, while there is no data for the next one."""
+        self._publish_newest()
+        self.between_steps()
+
+    def command(self, method: str) -> Callable[..., Any]:
+        """Returns one of the commands of a session, see `LearnerCommands`."""
+        return self._commands.by_name.get(method) or super().command(method)
+
+    def _publish_changed(self) -> None:
+        """Publishes weights that a command has changed."""
+        # The losses of the weights before matter no more.
+        self._losses = LossCheck()
+        self._publish_first(self._setup.variables, self._steps)
+
+    def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
+        """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""
+        return self._checkpoints.next_incarnation()
+
+    def seconds_waited(self) -> dict[str, float]:
+        return {} if self._reader is None else {"data": self._reader.total_seconds_waited}
+
+    def collect(self) -> Report:
+        counts = {"duplicates": self._replay_handle.received.dropped()}
+        short_of_data = self._seconds_short_of_data()
+        if self._rank > 0:
+            return Report(counts=counts, short_of_data=short_of_data)
+        counts["learner_steps"] = self.learner_steps
+        if self._run.policy:
+            counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
+        scheduled = {f"learner/{name}": value for name, value in self._setup.live.metrics.items()}
+        values = {**scheduled, **self._values, "learner/step": self._steps}
+        if self._final_version is not None:
+            values[LEARNER_IS_DONE] = 1.0
+        if self._priorities is not None:
+            values["learner/dropped_priorities"] = self._priorities.counts().dropped
+        waits = short_of_data > _LAST_BATCH_SECONDS
+        at_rest = self.paused and (waits or not self._is_learning)
+        return Report(counts=counts, values=values, short_of_data=short_of_data, at_rest=at_rest)
+
+    def _seconds_short_of_data(self) -> float:
+        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
+        return 0.0 if self._reader is None else self._reader.seconds_waited
+
+    def _send_priorities(self, priorities: Priorities) -> None:
+        if self._priorities is None:
+            assert self.dataset is not None
+            self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
+        self._priorities.submit(priorities)
+        if self.context.cooperative:
+            self._priorities.wait(_PRIORITIES_SECONDS)
+
+    def _replay_incarnation(self) -> object:
+        # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
+        return self._replay_handle.incarnation(0) if self._run.layout.shards == 1 else None

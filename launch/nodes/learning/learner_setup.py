@@ -1,0 +1,132 @@
+"""What a learner node trains: networks, policy and the agent's learner, new or from a checkpoint."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import launchpad as lp
+import tensorflow as tf
+
+from ....agents.acting import trace_layout
+from ....agents.agent import Learner, Policy
+from ....agents.learning.frozen_weights import FrozenWeights
+from ....agents.learning.live_settings import LiveSettings
+from ....data import Layout
+from ....tracing_lock import TRACING
+from ...experiment import Experiment
+from ...experiments.checked_run import Run
+from ...experiments.warm_start_settings import as_patterns
+from ...run_directory.checkpoints import Checkpoints
+from ...trained.warm_start import initialize
+from ..devices import device_names, make_strategy, share_first_learners_state
+from ..node import NodeContext
+from ..proxy_bypass import bypass_proxies
+from .network_file import write_network_table
+
+
+class LearnerSetup(NamedTuple):
+    """What a learner node trains, and what it needs for that."""
+
+    learner: Learner
+    """Makes the learner steps."""
+    policy: Policy
+    """Acts with the networks that are trained."""
+    variables: Sequence[tf.Variable]
+    """The policy's variables."""
+    modules: dict[str, Any]
+    """What a checkpoint contains besides the policy's weights, by name."""
+    live: LiveSettings
+    """The agent's settings that may change."""
+    frozen: FrozenWeights
+    """The weights that no step changes."""
+    strategy: tf.distribute.Strategy
+    """Distributes the steps over the devices of all learners."""
+    layout: Layout
+    """The layout of the run, with the record that replay contains."""
+    steps: int
+    """Learner steps that the run has made."""
+
+
+def make_learner_setup(
+    context: NodeContext,
+    run: Run,
+    rank: int,
+    peers: Sequence[lp.Address],
+    checkpoints: Checkpoints,
+    publish: Callable[[Sequence[tf.Variable], int], None],
+) -> LearnerSetup:
+    """Builds what a learner trains; with several learners, waits for the others.
+
+    Args:
+      context: context of the node.
+      run: the run.
+      rank: index of this learner.
+      peers: addresses for the collectives between the learners, one per learner.
+      checkpoints: checkpoints of the run; the newest is continued from.
+      publish: called with the policy's variables and the learner step as soon as their values are those to begin with.
+    """
+    experiment, progress = run.experiment, context.progress
+    agent = experiment.agent
+    if len(peers) > 1:
+        progress.waits("the other learners")
+    strategy = _make_strategy(context, experiment, rank, peers)
+    if len(peers) == 1:
+        progress.works_slowly("building networks")
+    tf.keras.utils.set_random_seed(experiment.seed)
+    with TRACING, strategy.scope():
+        networks = agent.make_networks(run.layout)
+        policy = agent.make_policy(networks, "train")
+        variables = policy.variables
+        latest = checkpoints.latest()
+        frozen = FrozenWeights(networks, as_patterns(experiment.freeze))
+        if latest is None:
+            if experiment.init_from is not None and rank == 0:
+                progress.works_slowly("reading the weights to begin with")
+                context.notify(initialize(experiment, networks, policy))
+            # Before the learner is built: actors wait for the weights.
+            publish(variables, 0)
+        live = LiveSettings(agent, run.layout.max_steps, experiment.max_learner_steps)
+        learner = live.agent.make_learner(networks, strategy, run.layout)
+    if rank == 0:
+        networks_line = write_network_table(run.directory, networks)
+        if latest is None:
+            context.notify(networks_line)
+    modules: dict[str, Any] = {"learner": learner, "networks": networks}
+    steps = 0
+    if latest is not None:
+        steps = checkpoints.restore(latest, modules, variables)
+        publish(variables, steps)
+        if rank == 0:
+            context.notify(f"continues from learner step {steps:,}")
+    if len(peers) > 1:
+        # Other hosts may have neither the checkpoint nor the weights to begin with.
+        with strategy.scope():
+            shared_steps = tf.Variable(steps, trainable=False, dtype=tf.int64)
+        share_first_learners_state(strategy, rank, {**modules, "steps": shared_steps})
+        steps = int(shared_steps.numpy())
+    frozen.remember(variables)
+    layout = trace_layout(agent, run.layout, networks)
+    return LearnerSetup(learner, policy, variables, modules, live, frozen, strategy, layout, steps)
+
+
+def _make_strategy(
+    context: NodeContext, experiment: Experiment, rank: int, peers: Sequence[lp.Address]
+) -> tf.distribute.Strategy:
+    if rank > 0:
+        threading.Thread(target=_exit_when_stopped, args=(context.stop,), name="exit", daemon=True).start()
+    devices = device_names(experiment.learner_devices)
+    workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
+    bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
+    if workers:
+        context.guard.close_when_open([int(workers[rank].rpartition(":")[2])], context.stop)
+    return make_strategy(devices, workers, rank)
+
+
+def _exit_when_stopped(stop: threading.Event) -> None:
+    """Ends the process of a learner other than the first.
+
+    Such a learner has nothing to save, and may be blocked forever in a step.
+    """
+    stop.wait()
+    os._exit(0)

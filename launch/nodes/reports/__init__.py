@@ -1,0 +1,1 @@
+"""What nodes and the coordinator send each other: reports, commands, health and budgets of steps."""

@@ -1,0 +1,118 @@
+"""What a node reports about itself, for `callboard top` and the display: CPU, memory, and what it waits for."""
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import psutil
+
+from ....deadlines import Clock
+from ..progress import Progress
+
+_SECONDS = 2.0
+
+
+class NodeHealth(NamedTuple):
+    """The state of a node.  Plain Python values only, for Courier."""
+
+    host: str
+    process: int
+    """Id of the process; nodes of `inline` and `threads` share one."""
+    cpu: float
+    """Processor cores that the process has used, on average over the last seconds."""
+    memory: int
+    """Resident memory of the process, in bytes."""
+    activity: str
+    """What the node is doing, such as `in environment step`."""
+    waiting: dict[str, float]
+    """Fraction of the last seconds for which the node waited, by what it waited for."""
+    weights: int | None = None
+    """Learner step of the weights that the node acts with; None for a node that has none."""
+    starting: bool = False
+    """Whether the node did slow work, such as compiling, so that `waiting` says nothing about the rest of the run."""
+
+
+class NodeProbe:
+    """Measures the health of the node of this process.
+
+    Args:
+      progress: the node's progress.
+      seconds_waited: returns the seconds that the node has waited so far, by what it waited for, besides those that
+        `progress` knows.
+      weights: returns the learner step of the node's weights.
+      clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        seconds_waited: Callable[[], Mapping[str, float]],
+        weights: Callable[[], int | None],
+        clock: Clock = time.monotonic,
+    ):
+        self._progress = progress
+        self._seconds_waited = seconds_waited
+        self._weights = weights
+        self._clock = clock
+        self._process = psutil.Process()
+        self._host = socket.gethostname()
+        self._measured_at = clock()
+        self._cpu_seconds = _cpu_seconds(self._process)
+        self._waited: dict[str, float] = {}
+        self._was_slow = False
+
+    def measure(self) -> NodeHealth | None:
+        """Returns the health over the last seconds; None if it was measured too recently."""
+        now = self._clock()
+        seconds = now - self._measured_at
+        if seconds < _SECONDS:
+            return None
+        cpu_seconds = _cpu_seconds(self._process)
+        waited = dict(self._progress.seconds_waited())
+        for name, more in self._seconds_waited().items():
+            waited[name] = waited.get(name, 0.0) + more
+        waiting = {name: min(1.0, (total - self._waited.get(name, 0.0)) / seconds) for name, total in waited.items()}
+        heartbeat = self._progress.heartbeat()
+        is_slow = heartbeat.kind == "slow"
+        health = NodeHealth(
+            host=self._host,
+            process=os.getpid(),
+            cpu=(cpu_seconds - self._cpu_seconds) / seconds,
+            memory=self._process.memory_info().rss,
+            activity=heartbeat.activity,
+            waiting={name: fraction for name, fraction in waiting.items() if fraction >= 0.005},
+            weights=self._weights(),
+            starting=is_slow or self._was_slow,
+        )
+        self._was_slow = is_slow
+        self._measured_at, self._cpu_seconds, self._waited = now, cpu_seconds, waited
+        return health
+
+
+def thread_stacks(first: str = "") -> str:
+    """Returns the Python stacks of all threads of this process, newest call last.
+
+    Args:
+      first: name of the thread that comes first, before the main thread.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = sys._current_frames()
+    order = sorted(frames, key=lambda thread: (names.get(thread) != first, thread != main, names.get(thread, "")))
+    own = threading.get_ident()
+    parts = [
+        f"thread {names.get(thread, thread)}:\n{''.join(traceback.format_stack(frames[thread])).rstrip()}"
+        for thread in order
+        if thread != own
+    ]
+    return "\n\n".join(parts)
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system

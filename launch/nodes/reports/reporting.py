@@ -1,0 +1,319 @@
+"""A node's reports to the coordinator: counts and values go up, the state of the run comes back."""
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ....deadlines import Clock
+from ....errors import CallboardError
+from ....replay import ReplayHandle
+from ...node_names import metric_of, policy_of
+from ...processes.temporary_files import has_space
+from ..node import Node, NodeContext, NodeHandle, Unreachable
+from .commands import CommandQueue
+from .node_health import NodeHealth, NodeProbe
+from .run_control import Command, ControlState, Reply
+from .step_budget import LeaseRequest
+
+_CALL_SECONDS = 5.0
+_SHORT_CALL_SECONDS = 1.0
+_CUT_OFF_SECONDS = 3.0
+_SPACE_SECONDS = 2.0
+
+
+class Report(NamedTuple):
+    """What a node reports to the coordinator.  Plain Python values only: Courier hangs on NumPy values."""
+
+    counts: dict[str, int] = {}
+    """Totals since the node started, so a report that arrives twice, or not at all, does no harm."""
+    values: dict[str, float] = {}
+    """The newest values of metrics; those of a policy's nodes get its name as a prefix."""
+    episodes: list[tuple[float, int]] = []
+    """Return and length of the training episodes that ended since the last report."""
+    evaluation: dict[str, float] | None = None
+    """The result of an evaluation."""
+    lease: LeaseRequest | None = None
+    """An actor's request for environment steps."""
+    short_of_data: float = 0.0
+    """Seconds for which a learner has been waiting for data."""
+    replies: list[Reply] = []
+    """Results of commands."""
+    requests: list[tuple[str, Any]] = []
+    """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
+    health: NodeHealth | None = None
+    """How the node does; None if it was measured in one of the last reports."""
+    episode_values: list[Any] = []
+    """Metrics of the training episodes that ended since the last report, the fields of `EpisodeValues`."""
+    joint_episodes: list[Any] = []
+    """Training episodes of environments with several agents that ended since then, the fields of `JointEpisode`."""
+    at_rest: bool = False
+    """Whether a learner makes no step until the run's session continues."""
+
+
+class RunState(NamedTuple):
+    """The coordinator's answer to a report."""
+
+    stopping: bool
+    environment_steps: int
+    incarnations: dict[str, str]
+    """Incarnation id of every node that has reported, by name; an answer holds only those that have changed."""
+    incarnations_known: list[Any] | None
+    """The version of those ids, which goes back to the coordinator with the next report."""
+    report_seconds: float
+    """Interval between reports."""
+    step_limit: int | None = None
+    """The new limit of the lease, if the report requested one."""
+    short_of_data: dict[str, float] = {}
+    """Seconds for which learners have been waiting for data, by name; only of those that are."""
+    control: ControlState = ControlState()
+    """Pause, task and changed settings."""
+    commands: list[Command] = []
+    """Commands for this node that it has not answered yet."""
+    finished: list[str] = []
+    """The policies whose learners have made their last step; one without a name if the run has one policy."""
+
+
+class Reporter:
+    """Reports to the coordinator, from a background thread or through explicit calls.
+
+    Args:
+      context: context of the node.
+      coordinator: handle of the coordinator.
+      collect: makes the next report; nothing it returns is reported twice.
+      renew_lease: receives the new limit of the lease, if reports request one.
+      clock: the clock; another one in tests.
+      measure: returns the node's health, or None if it is too early for that.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        coordinator: NodeHandle,
+        collect: Callable[[], Report],
+        renew_lease: Callable[[int], None] = lambda limit: None,
+        clock: Clock = time.monotonic,
+        measure: Callable[[], NodeHealth | None] = lambda: None,
+    ):
+        self._context = context
+        self._policy = policy_of(context.name)
+        self._coordinator = coordinator
+        self.coordinator = coordinator.name
+        """Name of the coordinator."""
+        self._client = coordinator.client(_CALL_SECONDS)
+        self._collect = collect
+        self._renew_lease = renew_lease
+        self._measure = measure
+        self._sequence = 0
+        self._unsent: Report | None = None
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self.state = RunState(False, 0, {}, None, 0.5)
+        self.commands = CommandQueue()
+        self._requests: list[tuple[str, Any]] = []
+        self._clock = clock
+        self._answered = clock()
+
+    def start(self) -> None:
+        """Reports about twice a second until `close`, less often if there are many nodes."""
+        threading.Thread(target=self._report_forever, name="reports", daemon=True).start()
+
+    def report(self) -> bool:
+        """Reports once; returns False if the coordinator did not answer, and the next call then resends the report."""
+        with self._lock:
+            if self._unsent is None:
+                requests, self._requests = self._requests, []
+                collected = self._collect()
+                self._unsent = collected._replace(
+                    values={metric_of(self._policy, name): value for name, value in collected.values.items()},
+                    replies=self.commands.take_replies(),
+                    requests=requests,
+                    health=self._measure(),
+                )
+                self._sequence += 1
+            report = self._unsent
+            try:
+                answer = self._client.report(
+                    self._context.name,
+                    self._context.incarnation_id,
+                    self._sequence,
+                    *map(_plain, report),
+                    self.state.incarnations_known,
+                )
+            except Unreachable as error:
+                logging.warning("the coordinator does not answer: %s", error)
+                self._client = self._coordinator.client(self.call_seconds)
+                return False
+            logging.debug("report %d: %s %s", self._sequence, report.counts, report.values)
+            self._unsent = None
+            if self.is_cut_off:
+                self._client = self._coordinator.client(_CALL_SECONDS)
+            self._answered = self._clock()
+            state = RunState(*answer)
+            state = state._replace(
+                control=ControlState(*state.control), commands=[Command(*command) for command in state.commands]
+            )
+            if self.commands.receive(state.commands):
+                self._wake.set()
+            if state.step_limit is not None:
+                self._renew_lease(state.step_limit)
+            # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
+            self.state = state._replace(incarnations={**self.state.incarnations, **state.incarnations})
+        return True
+
+    def request(self, kind: str, value: Any) -> None:
+        """Adds a request to the next report, see `Report.requests`."""
+        self._requests.append((kind, value))
+
+    def report_now(self) -> None:
+        """Makes the background thread report at once."""
+        self._wake.set()
+
+    @property
+    def call_seconds(self) -> float:
+        """Timeout of a call to the coordinator; short once it is known not to answer."""
+        return _SHORT_CALL_SECONDS if self.is_cut_off else _CALL_SECONDS
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the coordinator has not answered for several seconds."""
+        return self._clock() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
+
+    def incarnation(self) -> int | None:
+        """Returns the number of earlier incarnations of this node in the run; None if the run stops first."""
+        self._context.progress.waits(f"{self.coordinator} to answer")
+        while not self._context.stop.is_set():
+            try:
+                client = self._coordinator.client(_CALL_SECONDS)
+                return client.begin_incarnation(self._context.name, self._context.incarnation_id)
+            except Unreachable as error:
+                logging.warning("the coordinator does not answer: %s", error)
+        return None
+
+    def wait_for(self, *names: str) -> bool:
+        """Waits until those nodes have reported; returns False if the run stops first."""
+        self._context.progress.waits(f"{', '.join(names)} to start")
+        while not all(name in self.state.incarnations for name in names):
+            if self._context.stop.is_set():
+                return False
+            self.report()
+            self._context.stop.wait(0.02)
+        return True
+
+    def close(self) -> None:
+        """Stops reporting, after a last report."""
+        self.abandon()
+        with self._lock:
+            unanswered = self._unsent is not None
+        # A report that is still unanswered is repeated first; it does not contain what was counted since.
+        for _ in range(2 if unanswered else 1):
+            if not self.report() and (self.is_cut_off or not self.report()):
+                return
+
+    def abandon(self) -> None:
+        """Stops reporting, without a last report."""
+        self._closed = True
+        self._wake.set()
+
+    def _report_forever(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            self.report()
+            if not self._closed:
+                self._wake.wait(self.state.report_seconds)
+
+
+class ReportingNode(Node):
+    """A node that reports to the coordinator."""
+
+    def __init__(self, context: NodeContext, coordinator: NodeHandle):
+        super().__init__(context)
+        probe = NodeProbe(context.progress, self.seconds_waited, self.weights_step)
+        self.reporter = Reporter(context, coordinator, self.collect, self.renew_lease, measure=probe.measure)
+
+    def collect(self) -> Report:
+        """Returns the next report; called from the reporting thread."""
+        return Report()
+
+    def renew_lease(self, limit: int) -> None:
+        """Takes the new limit of the lease of environment steps; called from the reporting thread."""
+
+    def seconds_waited(self) -> dict[str, float]:
+        """Returns the seconds that the node has waited so far, by what for, where its progress does not mark them."""
+        return {}
+
+    def weights_step(self) -> int | None:
+        """Returns the learner step of the weights that the node acts with; None if it has none."""
+        return None
+
+    def between_steps(self) -> None:
+        if self.reporter.commands.pending:
+            self.reporter.commands.execute(self.command)
+            self.reporter.report_now()
+
+    def command(self, method: str) -> Callable[..., Any]:
+        """Returns the function that executes the commands of a name, see `run_control`."""
+        raise CallboardError(f"{self.context.name} has no command {method!r}")
+
+    def seconds_short_of_data(self, learner: int, policy: str = "") -> float:
+        """Returns how long a learner had been waiting for data at the coordinator's last answer.
+
+        Args:
+          learner: its rank.
+          policy: the policy that it trains, if this node is not one of that policy alone.
+        """
+        policy = policy or policy_of(self.context.name)
+        label = f"learner/{policy}" if policy else "learner"
+        return self.reporter.state.short_of_data.get(f"{label}/{learner}", 0.0)
+
+    def has_finished(self, policy: str) -> bool:
+        """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
+        return policy in self.reporter.state.finished
+
+    def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
+        """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
+        return ReplayHandle(
+            addresses=lambda: [shard.address() for shard in replay],
+            incarnation_ids=lambda: [self.reporter.state.incarnations.get(shard.name, "") for shard in replay],
+            in_process=self.context.one_process,
+        )
+
+    def wait_for_space(self) -> None:
+        """Waits, where the disk is full, until the node can start; other nodes continue meanwhile."""
+        full = False
+        while not self.context.stop.is_set() and not has_space(tempfile.gettempdir()):
+            if not full:
+                self.context.notify("waits for space on the disk, which is full, to start")
+            full = True
+            self.context.progress.waits("space on the disk")
+            self.context.stop.wait(_SPACE_SECONDS)
+
+    def run(self) -> None:
+        self.wait_for_space()
+        try:
+            super().run()
+        except BaseException:
+            self.reporter.abandon()
+            raise
+
+    def begin_reports(self) -> None:
+        """Starts reporting in the background; in the inline launcher reports once, and then only on `report`."""
+        if self.context.cooperative:
+            self.reporter.report()
+        else:
+            self.reporter.start()
+
+    def report(self) -> None:
+        """Reports once, and takes what the answer contains; for the inline launcher."""
+        self.reporter.report()
+        self.between_steps()
+
+
+def _plain(value: Any) -> Any:
+    """Converts a field of a report to what Courier can send."""
+    if isinstance(value, (LeaseRequest, NodeHealth)):
+        return list(value)
+    return [list(item) for item in value] if isinstance(value, list) else value

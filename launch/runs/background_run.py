@@ -1,0 +1,166 @@
+"""A run in a background thread, and calls to its coordinator and its nodes."""
+
+import contextlib
+import math
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+
+from ...deadlines import wait_until
+from ...errors import CallboardError, one_line
+from ..launchers.run_outcome import Monitor, Outcome
+from ..nodes.node import Unreachable
+from ..nodes.reports.run_control import Reply
+from ..program import handle_of
+from ..stop_signals import ThreadSignals
+from .prepared_run import PreparedRun
+
+POLL_SECONDS = 0.02
+_CALL_SECONDS = 5.0
+_JOIN_SECONDS = 0.5
+
+
+class SessionEnded(CallboardError):
+    """The run of a session has ended, so it cannot do what was requested."""
+
+
+class BackgroundRun:
+    """A run that is launched in a thread, which ends with it.
+
+    Args:
+      prepared: the run.
+      monitor: receives status and messages.
+    """
+
+    def __init__(self, prepared: PreparedRun, monitor: Monitor):
+        self.outcome: Outcome | None = None
+        """How the run ended; None while it exists."""
+        self._prepared = prepared
+        self._monitor = _StatusKeeper(monitor)
+        self._coordinator = handle_of(prepared.program, "coordinator/0")
+        self._client: Any = None
+        self._error: BaseException | None = None
+        self._signals = ThreadSignals()
+        self._thread = threading.Thread(target=self._launch, name="session", daemon=True)
+
+    def start(self) -> None:
+        """Starts the run, and waits until its nodes do.
+
+        Raises:
+          CallboardError: the run has failed.
+        """
+        self._thread.start()
+        wait_until(lambda: self.newest_status or not self.exists, math.inf, POLL_SECONDS)
+        self.raise_failure()
+
+    def close(self) -> None:
+        """Ends the run as at a limit, and waits for its end; ends it as a signal does if it is only starting."""
+        if not self.newest_status:
+            # There may be no coordinator for a long time.
+            self._signals.send(signal.SIGINT)
+        while self.exists:
+            with contextlib.suppress(Unreachable, SessionEnded):
+                if self.newest_status:
+                    self._call_once("request_stop", "its session has ended")
+            self._thread.join(_JOIN_SECONDS)
+
+    def join(self) -> None:
+        """Waits for the end of the run."""
+        self._thread.join()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run has begun and has not ended."""
+        return self._thread.is_alive() and self.outcome is None
+
+    @property
+    def newest_status(self) -> dict[str, Any]:
+        """The status that the launcher received last; empty before the first."""
+        return self._monitor.newest
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls the coordinator until it answers, also while it restarts.
+
+        Raises:
+          SessionEnded: the run ends first.
+          CallboardError: the run fails.
+        """
+        while True:
+            try:
+                return self._call_once(method, *arguments)
+            except Unreachable:
+                self._client = None
+                time.sleep(POLL_SECONDS)
+
+    def status(self) -> dict[str, Any] | None:
+        """Returns the coordinator's current status; None if the run has ended."""
+        try:
+            return self.call("status")
+        except SessionEnded:
+            return None
+
+    def command(self, nodes: Sequence[str], method: str, *arguments: Any) -> dict[str, Any]:
+        """Executes a command in nodes, see `nodes.run_control`, and returns the results by node.
+
+        Raises:
+          SessionEnded: the run ends first.
+          CallboardError: an argument cannot be pickled, or a node has refused the command, or failed to execute it.
+        """
+        command_id = uuid.uuid4().hex
+        try:
+            content = cloudpickle.dumps((arguments, {}))
+        except Exception as error:  # Objects may raise anything.
+            raise CallboardError(f"an argument of {method} cannot be pickled ({one_line(error)})") from error
+        replies: dict[str, Reply] = {}
+        while len(replies) < len(nodes):
+            # Again each time, since a restarted coordinator does not know the command.
+            self.call("send_command", command_id, method, content, list(nodes))
+            replies = {node: Reply(*reply) for node, reply in self.call("replies", command_id).items()}
+            time.sleep(0 if replies else POLL_SECONDS)
+        self.call("remove_command", command_id)
+        for node in nodes:
+            if replies[node].error:
+                raise CallboardError(f"{node}: {replies[node].error}")
+        return {node: cloudpickle.loads(replies[node].result) for node in nodes}
+
+    def raise_failure(self) -> None:
+        """Raises the error of a run that has failed."""
+        if self._error is not None:
+            raise self._error
+        if self.outcome is not None and self.outcome.failed_node is not None:
+            raise CallboardError(f"{self.outcome.failed_node} failed: {self.outcome.error}")
+
+    def _launch(self) -> None:
+        try:
+            with self._signals.delivered():
+                self.outcome = self._prepared.launch(self._monitor)
+        except BaseException as error:
+            self._error = error
+
+    def _call_once(self, method: str, *arguments: Any) -> Any:
+        if not self.exists:
+            self.raise_failure()
+            raise SessionEnded(f"the run has ended ({self.outcome.reason if self.outcome else 'not started'})")
+        if self._client is None:
+            self._client = self._coordinator.client(_CALL_SECONDS)
+        return getattr(self._client, method)(*arguments)
+
+
+class _StatusKeeper:
+    """Keeps the newest status of a run, and forwards everything to a monitor."""
+
+    def __init__(self, monitor: Monitor):
+        self.newest: dict[str, Any] = {}
+        self._monitor = monitor
+
+    def status(self, status: dict[str, Any]) -> None:
+        self.newest = status
+        self._monitor.status(status)
+
+    def notify(self, text: str) -> None:
+        self._monitor.notify(text)

@@ -1,0 +1,194 @@
+"""Evaluates the policy of an earlier run."""
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
+from ...environments import BatchedEnvironment
+from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...environments.multi_agent.joint_batch import JointBatch
+from ...errors import CallboardError
+from ...setting_types import check_ranges
+from ..experiment import Experiment
+from ..nodes.episodes.episode_watch import WatchedEnvironment
+from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
+from ..nodes.episodes.metric_windows import evaluation_metrics
+from ..nodes.evaluation.evaluation_setup import EvaluationSetup
+from ..nodes.evaluation.evaluation_watch import EvaluationWatch
+from ..run_directory.layout import RunDirectory
+from ..runs.live_view import check_display, live_view
+from .saved_setup import saved_setup
+from .video import Recorded, make_drawing, record_video
+
+
+class Evaluation(NamedTuple):
+    """The result of an evaluation."""
+
+    policy: pathlib.Path
+    """The file from which the weights were loaded."""
+    episodes: list[Episode]
+    video: pathlib.Path | None
+    video_episodes: list[Episode]
+    metrics: dict[str, float]
+    """Metrics of the episodes from the environments' infos, as `evaluator/episode/...`; without those of the video."""
+    steps: int = 0
+    """Environment steps that were played, without those of the video."""
+    reward: float = 0.0
+    """Sum of the rewards of those steps."""
+
+
+class Played(NamedTuple):
+    """Episodes that were played."""
+
+    episodes: list[Episode]
+    metrics: dict[str, float]
+    """As in `Evaluation`."""
+    steps: int = 0
+    """Environment steps, also those of episodes that did not end."""
+    reward: float = 0.0
+    """Sum of the rewards of those steps."""
+
+
+def with_evaluation_settings(
+    experiment: Experiment,
+    mode: Literal["greedy", "sampled"] | None = None,
+    epsilon: float | None = None,
+    seed: int | None = None,
+) -> Experiment:
+    """Returns the experiment with other evaluation settings; None leaves a setting unchanged.
+
+    Args:
+      experiment: experiment of the run.
+      mode: `greedy` or `sampled`.
+      epsilon: the agent's `evaluation_epsilon`, for agents that learn action values.
+      seed: seed of the environments and of sampled actions.
+
+    Raises:
+      CallboardError: the agent has no such setting, or its value is out of range.
+    """
+    if epsilon is not None:
+        if not hasattr(experiment.agent, "evaluation_epsilon"):
+            raise CallboardError(
+                f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values; "
+                "leave it out, or set the mode to sampled"
+            )
+        if not 0 <= epsilon <= 1:
+            raise CallboardError(f"epsilon must lie between 0 and 1, not {epsilon:g}")
+        agent: Any = experiment.agent
+        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
+    if seed is not None:
+        experiment = dataclasses.replace(experiment, seed=seed)
+    if mode is not None:
+        experiment = dataclasses.replace(experiment, evaluation_mode=mode)
+    check_ranges(experiment)
+    experiment.evaluation_policy_mode()
+    return experiment
+
+
+def evaluate_run(
+    experiment: Experiment,
+    run_directory: RunDirectory,
+    episodes: int,
+    checkpoint: str,
+    video_episodes: int,
+    notify: Callable[[str], None],
+    steps: int | None = None,
+    live: bool = False,
+) -> Evaluation:
+    """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
+
+    The seeds are those of the run's evaluator: every call plays the same episodes.
+
+    Args:
+      experiment: experiment of the run, see `with_evaluation_settings`.
+      run_directory: directory of the run.
+      episodes: number of episodes to play.
+      checkpoint: `best`, `latest` or a learner step.
+      video_episodes: number of additional episodes to play in one environment and record as MP4; 0 for no video.
+      notify: receives a line for the user.
+      steps: number of environment steps to play instead of whole episodes, without metrics from infos; None for
+        episodes.
+      live: whether to play in one environment alone and show it in a window; the user ends it by closing the window.
+
+    Raises:
+      CallboardError: there is no such checkpoint, the environment cannot render, or there is no display.
+    """
+    if live:
+        check_display()
+    setup, weights = saved_setup(experiment, run_directory, checkpoint)
+    if live:
+        played = _play_live(experiment, setup, episodes, steps)
+    elif steps is not None:
+        played = _play_steps(experiment, setup, steps)
+    else:
+        played = play_episodes(experiment, setup, episodes, notify)
+    amount = played.steps, played.reward
+    if not video_episodes:
+        return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
+    path = run_directory.videos / f"{checkpoint}.mp4"
+    recorded = record_video(experiment, setup, path, video_episodes, notify)
+    return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
+
+
+def play_episodes(
+    experiment: Experiment,
+    setup: EvaluationSetup,
+    episodes: int,
+    notify: Callable[[str], None],
+) -> Played:
+    """Plays whole episodes, the same number in each of up to `evaluation_envs` environments.
+
+    Args:
+      experiment: defines the environments.
+      setup: the environments, and what acts in them.
+      episodes: number of episodes.
+      notify: receives a line for the user if an episode takes long.
+    """
+    envs = experiment.evaluation_batch(episodes)
+    environment, policy = setup.make(experiment, envs)
+    joint = environment if isinstance(environment, JointBatch) else None
+    metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
+    if metrics:
+        environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
+    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify, experiment)
+    try:
+        played = evaluate(environment, policy, episodes, watch.stopped, watch.episode_ended)
+        found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)
+        if joint is not None:
+            found |= joint_evaluation_metrics(joint.take_episodes(), episodes // envs)
+        steps, reward = (sum(getattr(one, name) for one in played) for name in ("length", "episode_return"))
+        return Played(played, found, steps, reward)
+    finally:
+        environment.close()
+
+
+def _play_steps(experiment: Experiment, setup: EvaluationSetup, steps: int) -> Played:
+    environment, policy = setup.make(experiment, min(steps, experiment.evaluation_batch()))
+    with contextlib.closing(environment):
+        return _play(environment, policy, lambda played: played.steps >= steps)
+
+
+def _play_live(experiment: Experiment, setup: EvaluationSetup, episodes: int, steps: int | None) -> Played:
+    def enough(played: Played) -> bool:
+        return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
+
+    environment, policy = make_drawing(experiment, setup, hidden=False)
+    with contextlib.closing(environment):
+        with live_view(f"{experiment.env} - Callboard", environment.frames_per_second) as view:
+            return _play(Recorded(environment, view.show), policy, enough)
+
+
+def _play(environment: BatchedEnvironment, policy: BatchPolicy, enough: Callable[[Played], bool]) -> Played:
+    """Plays until there is enough; then unfinished episodes are left."""
+    stepper = Stepper(environment)
+    played = Played([], {})
+    while not enough(played):
+        action, _ = policy(stepper.timestep)
+        played.episodes.extend(stepper.step(action))
+        reward = played.reward + float(stepper.timestep.reward.sum())
+        played = Played(played.episodes, {}, stepper.environment_steps, reward)
+    return played

@@ -1,0 +1,101 @@
+"""Where the frozen policies of a run come from: the agents and weights of other runs."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ...agents.agent import Agent
+from ...errors import CallboardError
+from ...specs import EnvironmentSpec, describe
+from ..experiment import Experiment
+from ..experiments.policy_plan import make_plan
+from ..experiments.policy_settings import FrozenPolicy
+from ..experiments.warm_start_settings import check_source_exists
+from ..run_directory.policy_weights import read_policy
+from ..run_directory.remote_storage import is_url, local_copy
+from ..run_directory.run_reference import RunReference, parse_run_reference
+from ..settings import read_experiment
+from .saved_policies import policy_file, saved_spec
+
+
+class FrozenPolicyWeights(NamedTuple):
+    """The weights of a saved policy."""
+
+    spec: EnvironmentSpec | None
+    """Spec of the agent that it was trained as; None for old runs."""
+    values: list[np.ndarray]
+    """The values of the policy's variables, in order."""
+
+
+def with_absolute_path(policy: FrozenPolicy) -> FrozenPolicy:
+    """Returns a saved policy with an absolute path; URLs are kept."""
+    reference = parse_run_reference(policy.weights)
+    if is_url(reference.run):
+        return policy
+    return FrozenPolicy(str(reference._replace(run=os.path.abspath(reference.run))))
+
+
+def frozen_agent(policy: FrozenPolicy) -> Agent:
+    """Returns the agent of a saved policy.
+
+    Raises:
+      CallboardError: there is no such run.
+    """
+    return read_experiment(_existing(policy).run).agent
+
+
+def read_frozen(policy: FrozenPolicy) -> FrozenPolicyWeights:
+    """Reads a saved policy.
+
+    Raises:
+      CallboardError: there is no such run or checkpoint, or it is damaged.
+    """
+    reference = _existing(policy)
+    with local_copy(reference.run, reference.checkpoint) as directory:
+        weights = read_policy(policy_file(directory, reference.checkpoint))
+        return FrozenPolicyWeights(saved_spec(directory), weights.values)
+
+
+def check_frozen_policies(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
+    """Rejects saved policies that cannot play for the agents that the mappings give them.
+
+    Only the machine of the first learner must have them, which serves them to the nodes that act.
+
+    Args:
+      experiment: the experiment.
+      agents: spec of each agent of the environment; empty if it has one agent.
+
+    Raises:
+      CallboardError: one does not exist, is damaged, or was trained with other spaces.
+    """
+    if not agents:
+        return
+    plans = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
+    specs: dict[str, list[EnvironmentSpec]] = {}
+    for plan in plans:
+        for name in plan.saved:
+            specs.setdefault(name, []).append(plan.slots[name].spec)
+    for name, of_agents in specs.items():
+        policy = experiment.policies[name]
+        frozen_agent(policy)  # Its settings must be readable too.
+        found = read_frozen(policy).spec
+        for spec in of_agents:
+            if found is not None and (found.observation, found.action) != (spec.observation, spec.action):
+                texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (found, spec)]
+                raise CallboardError(
+                    f"the policy {name!r} cannot play with {policy.weights}, which was trained for {texts[0]}: its "
+                    f"agents have {texts[1]}"
+                )
+
+
+def _existing(policy: FrozenPolicy) -> RunReference:
+    """Returns where a saved policy is.
+
+    Raises:
+      CallboardError: there is no such run on this machine.
+    """
+    reference = parse_run_reference(policy.weights)
+    check_source_exists(reference, "weights of a policy")
+    return reference

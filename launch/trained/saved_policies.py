@@ -1,0 +1,88 @@
+"""The policies that a run has saved: their files, and policies with their weights."""
+
+import pathlib
+from collections.abc import Sequence
+
+from ...agents.agent import Policy
+from ...data import Layout
+from ...environments.batches.spec_files import parse_spec
+from ...errors import CallboardError
+from ...specs import EnvironmentSpec
+from ..experiment import Experiment
+from ..run_directory.best_policy import BestPolicy
+from ..run_directory.checkpoints import Checkpoints
+from ..run_directory.layout import POLICIES, RunDirectory
+from ..run_directory.policy_weights import load_weights
+
+
+def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:
+    """Returns the file of the weights to act with.
+
+    Args:
+      run_directory: directory of the run.
+      checkpoint: `best` by evaluation, the `latest`, a learner step, or the name of a checkpoint's directory.
+      others: directories of other policies that act with the same checkpoint, for the advice in the error.
+
+    Raises:
+      CallboardError: the run has no such checkpoint, or its policies have directories of their own.
+    """
+    if run_directory.policies:
+        paths = [str(run_directory.path / POLICIES / name) for name in run_directory.policies]
+        if len(paths) == 1:
+            raise CallboardError(
+                f"the policy of the run in {run_directory.path} has a directory of its own; name {paths[0]}"
+            )
+        raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {', '.join(paths)}")
+    checkpoints = Checkpoints(run_directory)
+    if checkpoint == "best":
+        found = BestPolicy(run_directory).path()
+    elif checkpoint == "latest":
+        found = _policy_of(checkpoints.latest())
+    else:
+        found = _policy_of(checkpoints.named(checkpoint))
+    if found is None:
+        of_others = [_choices(other) for other in others]
+        choices = [name for name in _choices(run_directory) if all(name in known for known in of_others)]
+        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
+        why = ", since it was never evaluated" if checkpoint == "best" else ""
+        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}{why}; {hint}")
+    return found
+
+
+def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
+    """Returns the spec of a run's environment; None for runs from before it was saved.
+
+    Raises:
+      CallboardError: the file is damaged.
+    """
+    try:
+        return parse_spec(run_directory.environment.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CallboardError(
+            f"{run_directory.environment} cannot be read: {error}; remove it and resume the run, which writes it again"
+        ) from error
+
+
+def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Path) -> Policy:
+    """Returns the policy of an experiment, as in its evaluations, with weights from a file.
+
+    Raises:
+      CallboardError: the file is damaged, or does not fit the networks.
+    """
+    agent = experiment.agent
+    policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
+    load_weights(weights, policy.variables)
+    return policy
+
+
+def _choices(run_directory: RunDirectory) -> list[str]:
+    """Returns the checkpoints of a policy: `best`, `latest` and the learner steps that there are."""
+    steps = [str(step) for step in dict.fromkeys(Checkpoints(run_directory).steps())]
+    best = BestPolicy(run_directory).path()
+    return [*(["best"] if best is not None else []), *(["latest"] if steps else []), *steps]
+
+
+def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:
+    return None if checkpoint is None else checkpoint / "policy.npz"

@@ -1,0 +1,85 @@
+"""`evaluate` and `export`: what the commands of these names do, in Python."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ...environments import environment_text
+from ...errors import CallboardError
+from ...setting_types import PositiveInt, converted
+from ..experiment import Experiment
+from ..result import EvaluationResult, evaluation_result
+from ..run_directory.remote_storage import local_copy
+from ..run_directory.run_reference import parse_run_reference
+from ..settings import read_experiment
+from .evaluation import evaluate_run, with_evaluation_settings
+from .export import Export, export_run
+
+
+def evaluate(
+    run: str | os.PathLike[str],
+    episodes: int = 20,
+    *,
+    mode: Literal["greedy", "sampled"] | None = None,
+    epsilon: float | None = None,
+    seed: int | None = None,
+    env: Any = None,
+    env_options: Mapping[str, Any] | None = None,
+) -> EvaluationResult:
+    """Plays whole episodes with the policy of a run.
+
+        result = evaluate("runs/x@latest", episodes=10)
+        print(result.mean, result.std, result.returns)
+
+    Args:
+      run: a run directory, a path or a URL, its weights with the best evaluation; or `runs/x@latest`, or `runs/x@` and
+        a learner step.
+      episodes: number of episodes.
+      mode: `greedy` takes the best actions, `sampled` samples them from the policy; None for the run's own.
+      epsilon: rate of random actions, for agents that learn action values; None for the run's own.
+      seed: None plays the same episodes as the run's evaluations, and as every other call.
+      env: another environment with the same spaces, a name, a class or a function; None for the run's own.  A function
+        without a name, such as a lambda, has to be given again.
+      env_options: options of the environment; None for the run's own, or for none if another one is named.
+
+    Raises:
+      CallboardError: there is no such run or checkpoint, or an argument is wrong.
+    """
+    episodes = converted("episodes", episodes, PositiveInt)
+    reference = parse_run_reference(run)
+    experiment = with_environment(read_experiment(reference.run), env, env_options)
+    experiment = with_evaluation_settings(experiment, mode, epsilon, seed)
+    with local_copy(reference.run, reference.checkpoint) as directory:
+        played = evaluate_run(experiment, directory, episodes, reference.checkpoint, 0, lambda text: None)
+    return evaluation_result(played.episodes, played.metrics)
+
+
+def export(run: str | os.PathLike[str], path: str | os.PathLike[str]) -> Export:
+    """Writes the policy of a run as a SavedModel, see docs/export.md; its environment is not needed.
+
+    Args:
+      run: as in `evaluate`.
+      path: directory of the SavedModel, new or empty.
+
+    Returns:
+      The file of the weights, and the inputs and outputs of the SavedModel.
+
+    Raises:
+      CallboardError: there is no such run or checkpoint, or `path` is a file or a directory that is not empty.
+    """
+    reference = parse_run_reference(run)
+    with local_copy(reference.run, reference.checkpoint) as directory:
+        return export_run(read_experiment(reference.run), directory, pathlib.Path(path), reference.checkpoint)
+
+
+def with_environment(experiment: Experiment, env: Any, options: Mapping[str, Any] | None) -> Experiment:
+    """Returns an experiment with another environment, or other options of its own; None leaves them unchanged."""
+    if env is not None:
+        given = dataclasses.replace(experiment, env=env, env_options=dict(options or {}))
+        same = environment_text(given.env) == environment_text(experiment.env)
+        return dataclasses.replace(given, env_options=experiment.env_options) if same and options is None else given
+    if not isinstance(options, Mapping | None):
+        raise CallboardError(f"env_options must be options by name, not a {type(options).__name__}")
+    return experiment if options is None else dataclasses.replace(experiment, env_options=dict(options))

@@ -1,0 +1,125 @@
+"""The saved policies of a run, with the environments of its evaluations."""
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ...agents.agent import Policy
+from ...data import Layout
+from ...errors import CallboardError
+from ..experiment import Experiment
+from ..experiments.checked_run import Run
+from ..experiments.policy_plan import PolicyPlan, make_plan
+from ..experiments.policy_settings import FrozenPolicy, Snapshots
+from ..nodes.acting.frozen_policies import make_frozen_policies
+from ..nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
+from ..nodes.evaluation.evaluator_setup import evaluation_mode
+from ..run_directory.layout import RunDirectory
+from ..run_directory.policy_weights import assign_weights, load_weights
+from .frozen_policy_sources import frozen_agent, read_frozen
+from .saved_policies import policy_file, restored_policy
+from .saved_spaces import check_same_spaces
+
+
+def saved_setup(
+    experiment: Experiment, run_directory: RunDirectory, checkpoint: str
+) -> tuple[EvaluationSetup, pathlib.Path]:
+    """Returns the policies of a run with environments, and the file that the weights of the first policy come from.
+
+    Args:
+      experiment: experiment of the run, perhaps with other settings of evaluations.
+      run_directory: directory of the run.
+      checkpoint: `best`, `latest` or a learner step, of every policy that learns.
+
+    Raises:
+      CallboardError: there is no such checkpoint, or it is damaged.
+    """
+    agents = experiment.agent_specs()
+    if not agents:
+        weights = policy_file(run_directory, checkpoint)
+        layout = experiment.acting_layout()
+        _check_environment(run_directory, layout)
+        return OnePolicySetup(restored_policy(experiment, layout, weights), layout), weights
+    if not run_directory.policies:
+        raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
+    plan = make_plan(experiment, agents, evaluation=True)
+    directories = {name: run_directory.of_policy(name) for name in plan.learning if name in plan.slots}
+    files = {
+        name: policy_file(directory, checkpoint, list(directories.values())) for name, directory in directories.items()
+    }
+
+    for name, directory in directories.items():
+        _check_environment(directory, experiment.policy_layout(plan, name))
+
+    def load(name: str, policy: Policy) -> None:
+        load_weights(files[name], policy.variables)
+
+    return _several_policies(experiment, plan, run_directory, load), next(iter(files.values()))
+
+
+def _check_environment(directory: RunDirectory, layout: Layout) -> None:
+    """Rejects an environment on which the policy in a directory cannot act."""
+    check_same_spaces(
+        directory, layout.spec, "the policy cannot act in this environment", "name one with the same spaces"
+    )
+
+
+def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> EvaluationSetup:
+    """Returns the policies of a run with several, with environments.
+
+    Args:
+      experiment: experiment of the run, perhaps with other settings of evaluations.
+      run: the run.
+      weights: weights of the policies that learn, by policy and by name.
+    """
+    plan = make_plan(experiment, run.agents, evaluation=True)
+    return _several_policies(
+        experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name])
+    )
+
+
+def _several_policies(
+    experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
+) -> SeveralPoliciesSetup:
+    """Returns the policies of a run with several, with environments.
+
+    Args:
+      experiment: experiment of the run.
+      plan: its policies in evaluations.
+      run_directory: has the snapshots.
+      load: assigns the weights of a policy that learns, given its name and the policy.
+    """
+    policies: dict[str, tuple[Policy, Layout]] = {}
+    for name, agent in plan.learning.items():
+        if name in plan.slots:
+            layout = experiment.policy_layout(plan, name)
+            policy = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent))
+            load(name, policy)
+            policies[name] = policy, layout
+    saved = {name: frozen_agent(policy) for name, policy in plan.saved.items()}
+    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
+    members: dict[str, list[str]] = {}
+    for name, (policy, layout) in frozen.items():
+        of_policy, _, number = name.partition("/")
+        setting = plan.policies[of_policy]
+        if isinstance(setting, FrozenPolicy):
+            for variable, value in zip(policy.variables, read_frozen(setting).values, strict=True):
+                variable.assign(value)
+        elif isinstance(setting, Snapshots):
+            snapshots = list(run_directory.of_policy(setting.snapshots_of).snapshots_of(of_policy).values())
+            if not snapshots:
+                raise CallboardError(
+                    f"the policy {of_policy!r} has no snapshots in {run_directory.path}: train for longer, or leave it "
+                    "out of evaluation_mapping"
+                )
+            if int(number) >= len(snapshots):
+                continue
+            load_weights(snapshots[int(number)], policy.variables)
+            members.setdefault(of_policy, []).append(name)
+        policies[name] = policy, layout
+
+    def choose(policy: str, rng: np.random.Generator) -> str:
+        return members[policy][int(rng.integers(len(members[policy])))]
+
+    return SeveralPoliciesSetup(plan, policies, choose)

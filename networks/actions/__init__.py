@@ -1,0 +1,1 @@
+"""Actions: bounds, composed actions and masks of what is legal."""

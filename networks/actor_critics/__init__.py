@@ -1,0 +1,1 @@
+"""Networks of policy and value together, shared or separate, for each kind of action."""

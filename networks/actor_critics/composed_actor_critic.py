@@ -1,0 +1,143 @@
+"""Parts of SAC's networks for composed actions: discrete choices, and numbers with finite bounds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tree
+
+from ... import specs
+from ...data import Nest
+from ..actions.action_parts import ActionParts
+from ..actions.legal_actions import mask_illegal
+from ..distributions import Categorical
+from ..heads.heads import MLPHead, SquashedGaussianHead
+from ..network import Network
+from ..normalization import RunningNormalizer
+from .actor_critic import ActorCritic, TwinHeads, TwinQ
+from .discrete_actor_critic import CategoricalHead
+
+
+class SoftParts(NamedTuple):
+    """A policy over composed actions, with leading axes `[...]`: its parts are independent, given the observation."""
+
+    choices: Any
+    """`distributions.Categorical` with logits `[..., K, M]`; `()` without choices."""
+    numbers: Any
+    """`distributions.SquashedGaussian` over `[..., D]`; `()` without numbers."""
+
+
+class SoftPartsHead(tf.Module):
+    """A policy over composed actions, whose choices are close to uniform at first."""
+
+    takes_legal = True
+
+    def __init__(
+        self,
+        parts: ActionParts,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Creates a head for the parts of an action; the other arguments are those of `heads.MLPHead`."""
+        super().__init__(name)
+        layers = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
+        self._parts = parts
+        self._choices = CategoricalHead(int(parts.sizes.sum()), **layers) if len(parts.sizes) else None
+        self._numbers = SquashedGaussianHead(parts.numbers, **layers) if parts.numbers else None
+
+    def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> SoftParts:
+        """Maps features `[N, F]` and which values of all choices are legal, bool `[N, S]`, to a policy."""
+        choices: Any = ()
+        if self._choices is not None:
+            logits = self._parts.choice_rows(self._choices(features).logits)
+            choices = Categorical(mask_illegal(logits, self._parts.legal_rows(legal)))
+        return SoftParts(choices, () if self._numbers is None else self._numbers(features))
+
+
+class AdditiveTwinCritic(TwinHeads):
+    """Two critics of composed actions, Q(x, u, c) = V(x, u) + Σ_k A_k(x, u, c_k), for numbers u and choices c.
+
+    For one choice this is any function, as in Delalleau et al. 2019, "Discrete and continuous action representation for
+    practical RL in video games"; for several, choices add up as in Tavakoli et al. 2018.  The expectation over a policy
+    with independent choices thus follows from the probabilities of their values, without samples.
+    """
+
+    def __init__(
+        self,
+        spec: specs.EnvironmentSpec,
+        parts: ActionParts,
+        torso: tf.keras.layers.Layer,
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
+    ) -> None:
+        """Builds all variables.
+
+        Args:
+          spec: the environment's spec.
+          parts: the parts of its actions.
+          torso: see `actor_critic.TwinHeads`.
+          hidden_sizes: hidden layer sizes of each critic, which takes the features and the numbers.
+          activation: see `actor_critic.TwinHeads`.
+          layer_norm: see `actor_critic.TwinHeads`.
+          name: name of the module.
+          make_head: see `actor_critic.TwinHeads`.
+        """
+        super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name, make_head)
+        self._parts = parts
+        count = len(parts.sizes)
+        weight = tf.zeros((1, count, int(parts.sizes.max()))) if count else ()
+        numbers = tf.zeros((1, parts.numbers)) if parts.numbers else ()
+        self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), numbers, weight)
+
+    def __call__(self, observation: Nest, numbers: Any, weight: Any) -> TwinQ:
+        """Maps observations, unit numbers and the choices' probabilities to values, the means over the choices.
+
+        Args:
+          observation: nest of `[N, ...]`.
+          numbers: `[N, D]`, in [-1, 1]; `()` without numbers.
+          weight: `[N, K, M]`, probabilities of the values of each choice, or choices as one-hot rows; `()` without.
+
+        Returns:
+          Values `[N]`.
+        """
+        features = self._torso(observation)
+        if not isinstance(numbers, tuple):
+            features = tf.concat([features, tf.cast(numbers, features.dtype)], axis=-1)
+        return TwinQ(*(self._value(critic(features), weight) for critic in self._critics))
+
+    def _value(self, outputs: tf.Tensor, weight: Any) -> tf.Tensor:
+        value = outputs[:, 0]
+        if isinstance(weight, tuple):
+            return value
+        advantage = self._parts.choice_rows(outputs[:, 1:])
+        return value + tf.reduce_sum(tf.cast(weight, advantage.dtype) * advantage, axis=(1, 2))
+
+
+class ComposedActorCritic(ActorCritic):
+    """All networks of SAC over composed actions.
+
+    Args:
+      parts: the parts of the action.
+      policy: outputs `SoftParts`.
+      critic: online critics.
+      target_critic: target critics, with the same architecture but separate variables.
+      temperature: initial value of alpha.
+      normalizer: normalizes the observations of all networks; None if they are not normalized.
+    """
+
+    def __init__(
+        self,
+        parts: ActionParts,
+        policy: Network,
+        critic: AdditiveTwinCritic,
+        target_critic: AdditiveTwinCritic,
+        temperature: float,
+        normalizer: RunningNormalizer | None = None,
+    ):
+        super().__init__(policy, critic, target_critic, None, temperature, normalizer)
+        self.parts = parts

@@ -1,0 +1,184 @@
+"""Networks for TD3, D4PG and DMPO: a policy and a critic, and a target of each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tree
+
+from ... import specs
+from ...data import Nest
+from ..actions.action_bounds import ActionBounds
+from ..heads.heads import MLPHead
+from ..heads.own_heads import NO_OPTIONS, OwnHeads
+from ..network import Network
+from ..normalization import RunningNormalizer
+from ..recurrent import FeedForwardCore
+from ..target_update import copy_weights
+from ..torsos.encoders import Encoders
+from ..torsos.torso_factory import Torso
+from .actor_critic import TwinCritic
+
+_INITIAL_GAIN = 0.01
+"""Gain of last layers: the first actions are near the middle of their range, where tanh has a slope."""
+
+
+class UnitActionHead(tf.Module):
+    """A deterministic policy over unit actions: an MLP with tanh at its end."""
+
+    def __init__(
+        self,
+        action_size: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Creates a head for actions of `action_size` components."""
+        super().__init__(name)
+        self._action = MLPHead(action_size, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Maps features `[N, F]` to unit actions `[N, D]` in [-1, 1]."""
+        return tf.tanh(self._action(features))
+
+
+class CategoricalCritic(tf.Module):
+    """A critic that outputs a distribution of values (Barth-Maron et al. 2018, appendix A)."""
+
+    def __init__(
+        self,
+        spec: specs.EnvironmentSpec,
+        action_size: int,
+        torso: tf.keras.layers.Layer,
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        atoms: int = 51,
+        name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
+    ) -> None:
+        """Builds all variables.
+
+        Args:
+          spec: the environment's spec.
+          action_size: D, the number of components of a unit action.
+          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          hidden_sizes: hidden layer sizes of the critic, which takes the features and the action.
+          activation: activation of the hidden layers.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          atoms: number of values that the distribution is over.
+          name: name of the module.
+          make_head: makes the critic after the torso; takes the arguments of `heads.MLPHead`.
+        """
+        super().__init__(name)
+        self._torso = torso
+        # Initially all values are about equally likely.
+        self._logits = make_head(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
+        self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
+
+    def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to logits `[N, atoms]`."""
+        features = self._torso(observation)
+        return self._logits(tf.concat([features, tf.cast(action, features.dtype)], axis=-1))
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the learner trains, without those of torso layers that the user has frozen."""
+        return (*self._torso.trainable_variables, *self._logits.trainable_variables)
+
+
+class DeterministicActorCritic(tf.Module):
+    """All networks of TD3 (Fujimoto et al. 2018, algorithm 1), D4PG (Barth-Maron et al. 2018, algorithm 1) or DMPO."""
+
+    def __init__(
+        self,
+        policy: Network,
+        target_policy: Network,
+        critic: Any,
+        target_critic: Any,
+        bounds: ActionBounds,
+        normalizer: RunningNormalizer | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Stores the networks and copies the weights of policy and critic to their targets.
+
+        Args:
+          policy: outputs unit actions `[..., D]`, or a distribution of them.
+          target_policy: its target, with the same architecture but separate variables.
+          critic: a module that takes an observation nest `[N, ...]` and unit actions `[N, D]`.
+          target_critic: its target.
+          bounds: maps unit actions to the environment's.
+          normalizer: normalizes the observations of all networks, which contain it; None if they are not normalized.
+          name: name of the module.
+        """
+        super().__init__(name)
+        self.policy = policy
+        self.target_policy = target_policy
+        self.critic = critic
+        self.target_critic = target_critic
+        self.bounds = bounds
+        self.normalizer = normalizer
+        self.begin_targets()
+
+    def begin_targets(self) -> None:
+        """Copies the weights of policy and critic to their targets, also once they are those of another run."""
+        copy_weights(self.policy, self.target_policy)
+        copy_weights(self.critic, self.target_critic)
+
+
+def deterministic_actor_critic(
+    spec: specs.EnvironmentSpec,
+    torso: Torso = "auto",
+    hidden_sizes: Sequence[int] = (256, 256),
+    activation: Any = "relu",
+    layer_norm: bool = False,
+    normalize_observations: bool = False,
+    make_critic: Callable[..., tf.Module] = TwinCritic,
+    make_head: Callable[..., tf.Module] = UnitActionHead,
+    head: str | None = None,
+    head_options: Mapping[str, Any] = NO_OPTIONS,
+    critic_head: str | None = None,
+    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+    outputs: type | None = None,
+    **of_torso: Any,
+) -> DeterministicActorCritic:
+    """Builds the networks of TD3, D4PG or DMPO, including all variables.
+
+    Args:
+      spec: the environment's spec.
+      torso: see `torso_factory.make_torso`; each network gets a separate one.  `auto` and `mlp` pass vectors through
+        unchanged.
+      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
+        the features and the action.
+      activation: activation of the hidden layers.
+      layer_norm: see `dense.hidden_layers`.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
+      make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
+      make_head: takes the number of action components, hidden sizes, activation and `layer_norm`; its outputs are those
+        of the policy.
+      head: `package.module:factory` of the policy's head in place of that, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of the critics' heads, likewise.
+      critic_head_options: its options.
+      outputs: class of the policy's outputs, with `mean` and `log_std`; None for unit actions.
+      **of_torso: further arguments of `torso_factory.make_torso`.
+
+    Raises:
+      CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
+    """
+    encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
+    bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, layer_norm)
+
+    own = OwnHeads(head, head_options, critic_head, critic_head_options)
+    size = (bounds.size,)
+    check = own.policy_check({"": size} if outputs is None else {"mean": size, "log_std": size}, outputs)
+
+    def policy() -> Network:
+        made = own.policy(spec, lambda: make_head(bounds.size, *layers))
+        return Network(spec, encoders.make(), FeedForwardCore(), made, check_outputs=check)
+
+    def critic() -> tf.Module:
+        return make_critic(spec, bounds.size, encoders.make(), *layers, **own.critic(spec))
+
+    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

@@ -1,0 +1,190 @@
+"""Networks of DrQ: a convolutional encoder that policy and critics share, and that the critics' gradient alone trains.
+
+Yarats, Kostrikov and Fergus 2021, "Image augmentation is all you need", https://arxiv.org/abs/2004.13649, appendix B.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from ... import specs
+from ...action_masks import has_mask, visible_spec
+from ...data import Nest
+from ..actions.action_bounds import ActionBounds
+from ..distributions import Categorical, SquashedGaussian
+from ..heads.heads import SquashedGaussianHead
+from ..heads.own_heads import NO_OPTIONS, OwnHeads
+from ..network import Network
+from ..precision import Precision, with_precision
+from ..recurrent import FeedForwardCore
+from ..torsos.encoders import Encoders
+from ..torsos.flatten import scale
+from ..torsos.torso_factory import Torso
+from ..torsos.torsos import MaskHidingTorso, MLPTorso, ObservationTorso
+from .actor_critic import ActorCritic, TwinCritic
+from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+
+FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
+"""The paper's convolutions: channels, kernel size and stride."""
+_FEATURES = 50
+_LOG_STD_BOUNDS = (-10.0, 2.0)
+
+
+class ConvEncoder(tf.keras.layers.Layer):
+    """Convolutions without padding, whose outputs are flattened."""
+
+    def __init__(
+        self,
+        filters: Sequence[Sequence[int]],
+        activation: Any = "relu",
+        kernel_initializer: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Creates convolutions with channels, kernel sizes and strides; None for orthogonal kernels of gain sqrt(2)."""
+        super().__init__(name=name)
+        self._convolutions = [
+            tf.keras.layers.Conv2D(
+                channels,
+                kernel,
+                stride,
+                activation=activation,
+                kernel_initializer=kernel_initializer or tf.keras.initializers.Orthogonal(2**0.5),
+            )
+            for channels, kernel, stride in filters
+        ]
+        self._flatten = tf.keras.layers.Flatten()
+
+    def call(self, image: tf.Tensor) -> tf.Tensor:
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, F]`."""
+        hidden = scale(image, self.compute_dtype)
+        for layer in self._convolutions:
+            hidden = layer(hidden)
+        return self._flatten(hidden)
+
+
+class EncoderTrunk(tf.Module):
+    """A torso: an encoder, and a layer of its own that makes few normalized features of its outputs.
+
+    Args:
+      encoder: maps an observation nest `[N, ...]` to `[N, F]`.
+      features: units of the layer.
+      trains_encoder: whether gradients flow to the encoder, and its variables are among those to train.
+    """
+
+    def __init__(self, encoder: tf.keras.layers.Layer, features: int, trains_encoder: bool):
+        super().__init__()
+        self._encoder = encoder
+        self._trains_encoder = trains_encoder
+        self._layers = [
+            tf.keras.layers.Dense(features, kernel_initializer=tf.keras.initializers.Orthogonal(), name="dense"),
+            tf.keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
+        ]
+
+    def __call__(self, observation: Nest, training: bool = False) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` to features `[N, features]` in [-1, 1]."""
+        hidden = self._encoder(observation)
+        if not self._trains_encoder:
+            hidden = tf.stop_gradient(hidden)
+        for layer in self._layers:
+            hidden = layer(hidden)
+        return tf.tanh(hidden)
+
+    @property
+    def losses(self) -> Sequence[tf.Tensor]:
+        return ()
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        own = [variable for layer in self._layers for variable in layer.trainable_variables]
+        return (*(self._encoder.trainable_variables if self._trains_encoder else ()), *own)
+
+
+def shared_encoder_networks(
+    spec: specs.EnvironmentSpec,
+    torso: str = "auto",
+    hidden_sizes: Sequence[int] = (1024, 1024),
+    activation: Any = "relu",
+    layer_norm: bool = False,
+    temperature: float = 0.1,
+    normalize_observations: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    precision: Precision = "float32",
+    image_activation: Any = None,
+    image_initializer: str | None = None,
+    torsos: Mapping[str, Torso] = NO_OPTIONS,
+    torso_options: Mapping[str, Any] = NO_OPTIONS,
+    head: str | None = None,
+    head_options: Mapping[str, Any] = NO_OPTIONS,
+    critic_head: str | None = None,
+    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+) -> ActorCritic:
+    """Builds the networks of DrQ, including all variables, for actions as those of SAC.
+
+    Args:
+      spec: the environment's spec, with observations as the networks take them (frames stacked).
+      torso: `auto` and `conv` for an encoder of convolutions; any other, see `torso_factory.make_torso`.
+      hidden_sizes: hidden layer sizes of the policy and of each critic.
+      activation: activation of the hidden layers.
+      layer_norm: see `dense.hidden_layers`.
+      temperature: initial value of alpha.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
+      filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
+      image_features: features that policy and critics each make of the encoder's outputs; None for 50.
+      precision: what the encoder computes in, see `torso_factory.make_torso`.
+      image_activation: activation of the convolutions; None for ReLU.
+      image_initializer: name of the initializer of their kernels; None for orthogonal ones.
+      torsos: torsos of parts of the observation, in place of the paper's convolutions.
+      torso_options: options of a torso `package.module:factory`.
+      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of another head of the critics, likewise.
+      critic_head_options: its options.
+    """
+    features = _FEATURES if image_features is None else image_features
+    of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
+    of_torso |= {"image_activation": image_activation, "image_initializer": image_initializer}
+    of_torso |= {"torsos": torsos, "torso_options": torso_options}
+    encoders = Encoders(spec, torso, activation, normalize_observations, **of_torso)
+
+    def paper_encoder(seen: specs.EnvironmentSpec) -> tf.keras.layers.Layer:
+        visible = visible_spec(seen).observation
+        made: tf.keras.layers.Layer = ObservationTorso(
+            visible, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu", image_initializer), _vectors
+        )
+        made = made if precision == "float32" else with_precision(made, precision)
+        return MaskHidingTorso(made) if has_mask(seen.observation) else made
+
+    def encoder() -> tf.keras.layers.Layer:
+        has_own_torsos = torso not in ("auto", "conv") or torsos
+        return encoders.make() if has_own_torsos else encoders.normalized(paper_encoder)
+
+    own = OwnHeads(head, head_options, critic_head, critic_head_options)
+    critic_encoder, heads = encoder(), (hidden_sizes, activation)
+    discrete = isinstance(spec.action, dm_specs.DiscreteArray)
+    bounds = None if discrete else ActionBounds(spec.action)
+    size = spec.action.num_values if bounds is None else bounds.size
+
+    def policy_head() -> tf.Module:
+        if discrete:
+            return CategoricalHead(size, *heads, layer_norm)
+        return SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, layer_norm)
+
+    check = own.policy_check(
+        {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
+        Categorical if discrete else SquashedGaussian,
+    )
+    kind: Any = DiscreteTwinCritic if discrete else TwinCritic
+    critic, target_critic = (
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, layer_norm, **own.critic(spec))
+        for one in (critic_encoder, encoder())
+    )
+    trunk = EncoderTrunk(critic_encoder, features, trains_encoder=False)
+    policy = Network(spec, trunk, FeedForwardCore(), own.policy(spec, policy_head), check_outputs=check)
+    return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)
+
+
+def _vectors(observation: Any) -> tf.keras.layers.Layer:
+    return MLPTorso(observation, ())

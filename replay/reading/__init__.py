@@ -1,0 +1,1 @@
+"""Reading from replay: sampling from all shards, datasets, batches and priority updates."""

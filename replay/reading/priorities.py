@@ -1,0 +1,124 @@
+"""Asynchronous priority updates, which never block the learner."""
+
+import functools
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import reverb
+
+from ...data import Priorities
+from ...deadlines import Deadline
+from ..servers.handle import ReplayHandle
+from .daemon_executor import DaemonExecutor
+
+
+class UpdateCounts(NamedTuple):
+    """Numbers of priority updates, added up over all shards."""
+
+    sent: int
+    dropped: int
+
+
+class PriorityUpdater:
+    """Sends new priorities from background threads to the shards that hold the items.
+
+    Reverb's call has no timeout: it blocks until the shard responds.  Updates of such a shard are queued; if its queue
+    is full, they are dropped and counted, and their items keep their priorities.  A shard whose server is replaced gets
+    another thread; updates that the old server had not confirmed are dropped.
+
+    Args:
+      replay: handle of the shards.
+      table: the table's name.
+      max_pending: maximum number of queued updates per shard.
+    """
+
+    def __init__(self, replay: ReplayHandle, table: str, max_pending: int = 16):
+        self._replay = replay
+        self._table = table
+        self._max_pending = max_pending
+        self._lock = threading.Lock()
+        self._sent_before = self._dropped = 0
+        self._connections = [self._connect(shard) for shard in range(len(replay.addresses()))]
+        # Not a task of the learner's thread, because it waits for tensors to be computed.
+        self._distributor = DaemonExecutor("priorities", max_pending)
+
+    def submit(self, priorities: Priorities) -> None:
+        """Queues an update of tensors or arrays.  Never blocks, and does not wait for tensors to be computed."""
+        if not self._distributor.submit(functools.partial(self._distribute, priorities)):
+            self._count_dropped(1)
+
+    def counts(self) -> UpdateCounts:
+        """Returns the numbers of sent and dropped updates; an update for several shards counts once for each."""
+        with self._lock:
+            sent = self._sent_before + sum(connection.sent for connection in self._connections)
+            return UpdateCounts(sent, self._dropped + sum(connection.failed for connection in self._connections))
+
+    def wait(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds until all updates are sent or dropped; returns whether they are."""
+        deadline = Deadline(timeout)
+        # The distributor may replace connections.
+        return self._distributor.wait(timeout) and all(
+            connection.executor.wait(deadline.left) for connection in self._connections
+        )
+
+    def close(self) -> None:
+        """Ends the threads; queued updates are lost."""
+        for executor in (self._distributor, *(connection.executor for connection in self._connections)):
+            executor.close()
+
+    def _distribute(self, priorities: Priorities) -> None:
+        """Queues the parts of an update for their shards."""
+        keys, shards, values = (np.asarray(leaf) for leaf in priorities)
+        # A NaN priority would permanently corrupt the sums that Reverb samples by.
+        valid = np.isfinite(values) & (values >= 0)
+        for shard in range(len(self._connections)):
+            chosen = valid & (shards == shard)
+            if not chosen.any():
+                continue
+            if self._connections[shard].incarnation != self._replay.incarnation(shard):
+                self._reconnect(shard)
+            if not self._connections[shard].submit(
+                dict(zip(keys[chosen].tolist(), values[chosen].tolist(), strict=True))
+            ):
+                self._count_dropped(1)
+
+    def _connect(self, shard: int) -> "_Connection":
+        return _Connection(self._replay.incarnation(shard), self._table, self._max_pending)
+
+    def _reconnect(self, shard: int) -> None:
+        old = self._connections[shard]
+        old.executor.close()
+        with self._lock:
+            sent = old.sent
+            self._sent_before += sent
+            self._dropped += old.submitted - sent
+            self._connections[shard] = self._connect(shard)
+
+    def _count_dropped(self, number: int) -> None:
+        with self._lock:
+            self._dropped += number
+
+
+class _Connection:
+    """Sends updates to one incarnation of a shard's server, in order, from a thread that may block."""
+
+    def __init__(self, incarnation: tuple[str, str], table: str, max_pending: int):
+        self.incarnation = incarnation
+        self.executor = DaemonExecutor("priorities-sender", max_pending)
+        self.submitted = self.sent = self.failed = 0
+        self._client = reverb.Client(incarnation[0])
+        self._table = table
+
+    def submit(self, update: dict[int, float]) -> bool:
+        """Queues an update; returns False if the queue is full."""
+        queued = self.executor.submit(functools.partial(self._send, update))
+        self.submitted += queued
+        return queued
+
+    def _send(self, update: dict[int, float]) -> None:
+        try:
+            self._client.mutate_priorities(self._table, update)
+            self.sent += 1
+        except Exception:  # Reverb raises its own errors and RuntimeError; all mean that the server is gone.
+            self.failed += 1

@@ -1,0 +1,91 @@
+"""Dataset of a queue's sequences: time-major batches, one replica's share per element."""
+
+from typing import Any
+
+import reverb
+import tensorflow as tf
+import tree
+
+from ...data import Layout, Sample
+from ..servers.handle import ReplayHandle
+from ..writing.sequences import SequenceColumns, SequenceItem
+from .single_threaded_map import single_threaded_map
+from .split_batches import split_batches
+
+
+def queue_dataset(
+    replay: ReplayHandle,
+    layout: Layout,
+    table: str,
+    length: int,
+    replica_batch: int,
+    shard: int = 0,
+    updates_per_call: int = 1,
+    stack: int = 1,
+    repeats: bool = False,
+    keeps_returns: bool = False,
+) -> tf.data.Dataset:
+    """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
+
+    An item holds the sequences of a whole actor batch; items are concatenated or split along B.  They are deduplicated
+    across all datasets of the same handle, see `DuplicateFilter`.
+
+    Args:
+      replay: handle of the replay to read from.
+      layout: contains the specs of record and state, and the number of environments of an item.
+      table: name of a first-in-first-out table.
+      length: transitions in a sequence (T).
+      replica_batch: sequences in a replica's share of a batch.
+      shard: index of the replay shard.
+      updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
+      stack: see `SequenceColumns`, as for `repeats`.
+      repeats: whether sequences share no observations.
+      keeps_returns: see `SequenceColumns`.
+    """
+    envs_per_item = layout.envs_per_actor
+    columns = SequenceColumns(layout, envs_per_item, stack, repeats, keeps_returns)
+    signature = columns.signature(length)
+    blocks = max(1, updates_per_call * replica_batch // envs_per_item)
+    batches = blocks * envs_per_item // replica_batch
+    items = reverb.TrajectoryDataset(
+        server_address=replay.address(shard),
+        table=table,
+        dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
+        shapes=tree.map_structure(lambda spec: spec.shape, signature),
+        # In the server's process Reverb 0.11 renews a sampler's request every three seconds and drops the samples of a
+        # request that expires partly filled, which here would be lost.  That of a single sample is never partly filled.
+        max_in_flight_samples_per_worker=1 if replay.in_process else 2 * blocks,
+        num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
+    )
+    received = replay.received
+    received.prepare()
+
+    @tf.autograph.experimental.do_not_convert
+    def without_repeated(newest: Any) -> SequenceItem:
+        items: SequenceItem = newest.data
+        new = received.new(columns.item_ids(items.packed))
+
+        def picked() -> SequenceItem:
+            return tree.map_structure(lambda leaf: tf.gather(leaf, new), items)
+
+        # Copying frames takes longer than a `tf.cond`, copying the rest does not; and a single-threaded map does not
+        # support `tf.cond`.
+        return tf.cond(tf.size(new) == blocks, lambda: items, picked) if items.frames else picked()
+
+    @tf.autograph.experimental.do_not_convert
+    def read(items: SequenceItem) -> Sample:
+        items = tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items)
+        sample = columns.read(items)
+        return sample if batches == 1 else split_batches(sample, batches)
+
+    # With frames, the cost of a thread pool is negligible compared with copying, and several cores can share the work.
+    mapped = tf.data.Dataset.map if signature.frames else single_threaded_map
+    # All items of a batch are mapped in one call, since calling the function takes longer than its operations.
+    new_items = mapped(items.batch(blocks, drop_remainder=True), without_repeated)
+    dataset = mapped(new_items.rebatch(blocks, drop_remainder=True), read)
+    if batches != updates_per_call:
+        # An item holds more than the batches of one call.
+        dataset = dataset.unbatch()
+        if updates_per_call > 1:
+            dataset = dataset.batch(updates_per_call, drop_remainder=True)
+    return dataset.prefetch(1)

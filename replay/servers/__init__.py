@@ -1,0 +1,1 @@
+"""Replay servers: tables, their start, checkpoints, and the handle that finds them."""

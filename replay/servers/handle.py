@@ -1,0 +1,36 @@
+"""Handle of the replay servers, resolved again when a server restarts at another address."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import reverb
+
+from ..writing.duplicate_filter import DuplicateFilter
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayHandle:
+    """Handle of all replay shards.
+
+    Nodes receive a handle rather than a client, because an address is only valid until its server restarts.
+    """
+
+    addresses: Callable[[], Sequence[str]]
+    """Returns the current `host:port` of every shard."""
+    incarnation_ids: Callable[[], Sequence[str]] | None = None
+    """Returns an id per shard that changes when its server is replaced at the same address."""
+    in_process: bool = False
+    """Whether the servers run in this process, so that Reverb's samplers read their tables directly."""
+    received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
+    """Deduplicates the items of all queues that are read through this handle."""
+
+    def address(self, shard: int = 0) -> str:
+        return self.addresses()[shard]
+
+    def incarnation(self, shard: int) -> tuple[str, str]:
+        """Returns the incarnation of a shard's server, which changes when the server is replaced."""
+        return self.address(shard), self.incarnation_ids()[shard] if self.incarnation_ids else ""
+
+    def client(self, shard: int = 0) -> reverb.Client:
+        """Creates a client of one shard, which connects when it is first used."""
+        return reverb.Client(self.address(shard))

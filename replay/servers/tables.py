@@ -1,0 +1,57 @@
+"""Reverb tables: queues and replay tables, with sizes and rate limits."""
+
+from typing import Any
+
+import reverb
+
+from ...data import Layout
+from ...replay_settings import ReplaySettings
+
+
+def queue_table(name: str, signature: Any, items_per_batch: int, batches: int = 2) -> reverb.Table:
+    """A first-in-first-out table from which every item is read once.
+
+    The table holds `batches` whole batches, and at least two items more than one batch; with fewer, actors and learner
+    would wait for each other.  A longer queue lets actors run further ahead of the learner, with older weights.
+
+    Args:
+      name: the table's name.
+      signature: `tf.TensorSpec` nest of one item.
+      items_per_batch: items that the learner reads for one batch.
+      batches: maximum number of batches in the queue.
+    """
+    size = max(items_per_batch * batches, items_per_batch + 2)
+    return reverb.Table.queue(name, max_size=size, signature=signature)
+
+
+def replay_table(
+    name: str,
+    signature: Any,
+    layout: Layout,
+    settings: ReplaySettings,
+    sampled_at_once: int,
+    priority_exponent: float = 0.0,
+) -> reverb.Table:
+    """Creates one shard of a replay table, sampled by priority or uniformly, with the rate limits of its settings.
+
+    Args:
+      name: the table's name.
+      signature: `tf.TensorSpec` nest of one item.
+      layout: the run's layout.
+      settings: settings over all shards, checked by `ReplaySettings.check`.
+      sampled_at_once: items of all batches that are learned from in a call.
+      priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
+    """
+    even = priority_exponent == 0
+    return reverb.Table(
+        name=name,
+        sampler=reverb.selectors.Uniform() if even else reverb.selectors.Prioritized(priority_exponent),
+        remover=reverb.selectors.Fifo(),
+        max_size=settings.size // layout.shards,
+        rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
+            samples_per_insert=settings.samples_per_insert,
+            min_size_to_sample=max(1, settings.min_size // layout.shards),
+            error_buffer=float(settings.buffer(layout, sampled_at_once)),
+        ),
+        signature=signature,
+    )

@@ -1,0 +1,1 @@
+"""Writing to replay: records, windows and sequences as items."""

@@ -1,0 +1,145 @@
+"""Writer of batched timesteps as items of single environments, each with its own priority.
+
+An item holds `length` transitions: a slice of consecutive timesteps that may cross the end of an episode, which
+`first`, `last` and the discounts mark.  Overlapping items share their timesteps.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tree
+
+from ...data import Nest, Record
+from ..item_format import ItemFormat
+from ..servers.handle import ReplayHandle
+from .discounted_returns import DiscountedReturns
+from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
+from .recent_records import RecentRecords
+from .sequences import check_shapes
+
+Priority = Callable[[Record], np.ndarray]
+"""Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but
+without observations, and with extras `[length + 1, W, ...]` that include those at the last observation."""
+
+_CLOSE_SECONDS = 2.0
+
+
+class ItemWriter:
+    """Writes the timesteps of one actor's environments as items, one every `period` timesteps of an environment.
+
+    Args:
+      replay: handle of the replay to write to.
+      item_format: format of the items; the first `append` raises `ValueError` if a shape or dtype differs.
+      table: the table's name.
+      period: timesteps between the starts of consecutive items.
+      priority: computes initial priorities; None sets all of them to 1.
+      shard: index of the replay shard.
+    """
+
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        item_format: ItemFormat,
+        table: str,
+        period: int = 1,
+        priority: Priority | None = None,
+        shard: int = 0,
+    ):
+        batch, length, stack = item_format.layout.envs_per_actor, item_format.length, item_format.stack
+        self._format = item_format
+        self._batch = batch
+        self._table = table
+        self._length = length
+        self._period = period
+        self._priority = priority
+        self._stack = stack
+        self._rows = item_format.rows.rows(batch)
+        self._row_of_each = list(self._rows.bytes)  # Views.
+        self._states = item_format.state.rows(batch) if item_format.state else None
+        self._writers = PerEnvironmentWriters(
+            replay, shard, batch, length + stack, keeps_state=self._states is not None
+        )
+        self._recent = RecentRecords(item_format.layout.record, batch, length, all_fields=priority is not None)
+        self._all_envs = list(range(batch))
+        self._timesteps = 0
+        self._since_ready = 0
+        self._age = np.zeros(batch, np.int32)
+        discount = item_format.returns_discount
+        self._returns = None if discount is None else DiscountedReturns(discount, batch)
+        self._whole_stack_from = np.zeros(batch, np.int64)
+        self.items_written = 0
+
+    def append(self, record: Record, state: Nest = ()) -> None:
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
+
+        Never blocks; call `ready` before the next timestep.
+        """
+        if self._timesteps == 0:
+            check_shapes(record, self._format.layout.record)
+            # A writer that starts in the middle of an episode does not have the previous frames.
+            self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
+        else:
+            self._age += 1
+            self._age[record.first] = 0
+        # `tree` is slow, so it is called only once per timestep.
+        leaves = tree.flatten(record)
+        discounted_return = () if self._returns is None else self._returns.after(record)
+        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return))
+        begins = self._timesteps % self._period == 0
+        states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
+        for _ in range(self._stack if self._timesteps == 0 else 1):
+            self._writers.append(self._row_of_each, states)
+        self._recent.append(leaves)
+        start = self._timesteps - self._length
+        if start >= 0 and start % self._period == 0:
+            self._create_items(start)
+        self._timesteps += 1
+        self._since_ready += 1
+
+    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
+        """Waits up to `timeout` seconds for the server to catch up; returns False if it has not.
+
+        While it returns False the actor must not step, or pending items would accumulate in memory.
+        """
+        if max_pending is not None:
+            return self._writers.ready(timeout, max_pending // self._batch)
+        # Items are only sent when their chunk is full, so checking all writers more often would waste time.
+        if self._since_ready < CHUNK_LENGTH:
+            return True
+        # A lower limit would close chunks before they are full.
+        if not self._writers.ready(timeout, 2 * CHUNK_LENGTH):
+            return False
+        self._since_ready = 0
+        return True
+
+    def close(self) -> None:
+        """Waits at most 2 s for the server to confirm complete items, and closes the connection."""
+        self._writers.ready(_CLOSE_SECONDS, max_pending=0)
+        self._writers.close()
+
+    def chosen(self, record: Record) -> np.ndarray | None:
+        """Returns which environments' newest items to write, bool `[B]`; None for all."""
+        return None
+
+    def as_sampled(self, record: Record) -> Record:
+        """Converts records from `RecentRecords.sample` to what a reader of the items will get."""
+        return record
+
+    def _create_items(self, start: int) -> None:
+        """Creates the items of the newest `length + 1` timesteps."""
+        record, envs = self._recent.sample(), self._all_envs
+        chosen = self.chosen(record)
+        if start < self._stack - 1:
+            whole = self._whole_stack_from <= start
+            chosen = whole if chosen is None else chosen & whole
+        if chosen is not None and not chosen.all():
+            envs = np.flatnonzero(chosen).tolist()
+            if not envs:
+                return
+            record = tree.map_structure(lambda leaf: leaf[:, envs], record)
+        if self._priority is None:
+            priorities = [1.0] * len(envs)
+        else:
+            priorities = np.asarray(self._priority(self.as_sampled(record))).tolist()
+        self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
+        self.items_written += len(envs)

@@ -1,0 +1,333 @@
+"""Writing batched timesteps as sequences, adjacent or overlapping, and reading them; no timestep is stored twice."""
+
+import operator
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ... import specs
+from ...data import Layout, Nest, Record, Sample
+from ..packing import Packing
+from ..servers.handle import ReplayHandle
+from ..stacking import is_frame, path_text, single_frames, stack_rows, without_frames
+from .discounted_returns import DiscountedReturns
+from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
+from .flushing import flushed
+
+# Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences
+# share only part of it, which matters for frames and for large overlaps.
+_CHUNKS_PER_SEQUENCE = 2
+_CHUNKS_WHERE_MUCH_IS_SHARED = 4
+
+
+class SequenceItem(NamedTuple):
+    """A replay item that holds T transitions of a batch of B environments."""
+
+    packed: Any
+    """uint8 `[T + 1, size]`, one row per timestep with all data except frames; see `SequenceColumns`."""
+    frames: tuple[Any, ...]
+    """`[T + 1, B, height, width, channels]` for each kind of frame; if they are stacked, with the frames before."""
+    state: Nest
+    """The recurrent state before the first observation, `[B, ...]`, without frames."""
+
+
+class SequenceColumns:
+    """Storage layout of sequences: one column per kind of frame, and a single column for the rest of a timestep.
+
+    A row of the latter starts with the id of the item that starts at this timestep, for `DuplicateFilter`.  The
+    record's fields follow, each for all environments, then the ages of their episodes if frames are stacked, and
+    discounted returns if they are kept.
+
+    Args:
+      layout: contains the specs of the record and the recurrent state.
+      batch: number of environments of an item (B).
+      stack: number of frames in a stack (k).  With k > 1 an item begins with the frames of the k - 1 timesteps before.
+      repeats: whether the last observation of a sequence is written again, as the first of the next.
+      keeps_returns: whether rows also hold the discounted returns of `Sample.discounted_return`.
+    """
+
+    def __init__(self, layout: Layout, batch: int, stack: int = 1, repeats: bool = False, keeps_returns: bool = False):
+        self._record: Record = layout.record
+        self._state: Nest = without_frames(layout.state)
+        self._batch = batch
+        self._stack = stack
+        self._skips = stack > 1 and repeats
+        """Whether the frame before a sequence's first is the same one, and is left out."""
+        self.earlier = stack - 1 + self._skips
+        """Frames of each kind in an item before that of its first timestep."""
+        leaves = tree.flatten(layout.record.observation)
+        self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
+        paths = [path_text(path) for path, _ in tree.flatten_with_path(layout.record.observation)]
+        self.kinds = [paths[index] for index in self._frames]
+        """Paths of the kinds of frames in an observation."""
+        self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
+        age = tf.TensorSpec((), tf.int32) if stack > 1 else ()
+        returns = tf.TensorSpec((), tf.float32) if keeps_returns else ()
+        others = [leaves[index] for index in self._others], layout.record._replace(observation=()), age, returns
+        self.packing = Packing((tf.TensorSpec((2,), tf.int64), *specs.add_leading(others, batch)))
+        # The observation's leaves are the first of the record's.
+        packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
+        self.packed: Callable[[Sequence[Any]], tuple[Any, ...]] = operator.itemgetter(*packed)
+        """Selects from a record's leaves those to pack between item id and age, in the order of `packing`."""
+
+    def frames(self, leaves: Sequence[Any]) -> list[Any]:
+        """Selects from a record's leaves those that are frames."""
+        return [leaves[index] for index in self._frames]
+
+    def signature(self, length: int) -> SequenceItem:
+        """Returns the `tf.TensorSpec` nest of an item of `length` transitions."""
+        frames = self.frames(tree.flatten(self._record))
+        return SequenceItem(
+            packed=self.packing.signature(length + 1),
+            frames=tuple(specs.add_leading(frame, self.earlier + length + 1, self._batch) for frame in frames),
+            state=specs.add_leading(self._state, self._batch),
+        )
+
+    def item_ids(self, packed: tf.Tensor) -> tf.Tensor:
+        """Returns the ids of packed items `[N, T + 1, size]`, int64 `[N, 2]`; N must be static."""
+        return tf.bitcast(tf.reshape(packed[:, 0, :ITEM_ID_BYTES], (packed.shape[0], 2, 8)), tf.int64)
+
+    def read(self, items: SequenceItem) -> Sample:
+        """Converts items `[N, ...]` to a `Sample`, concatenated along B, with stacks of frames."""
+        _, others, record, age, discounted_return = self.packing.unpack(_time_major(items.packed))
+        frames = [self._stacked(_joined(_time_major(kind)), age) for kind in items.frames]
+        leaves = dict(zip(self._others, _joined(others), strict=True)) | dict(zip(self._frames, frames, strict=True))
+        observation = tree.unflatten_as(self._record.observation, [leaves[index] for index in sorted(leaves)])
+        record = _fields(
+            record,
+            observed=_joined,
+            chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], _joined(field)),
+        )._replace(observation=observation)
+        return Sample(
+            record,
+            tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), items.state),
+            discounted_return=tree.map_structure(lambda leaf: leaf[:-1], _joined(discounted_return)),
+        )
+
+    def _stacked(self, frames: tf.Tensor, age: Any) -> tf.Tensor:
+        """Stacks frames `[earlier + T + 1, N * B, ...]` to `[T + 1, N * B, ...]`."""
+        if self._skips:
+            frames = tf.concat([frames[: self._stack - 1], frames[self._stack :]], axis=0)
+        return frames if self._stack == 1 else stack_rows(frames, _joined(age), self._stack)
+
+
+def _time_major(leaf: tf.Tensor) -> tf.Tensor:
+    """Transposes [N, T, ...] to [T, N, ...]."""
+    return tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
+
+
+def _joined(nest: Nest) -> Nest:
+    """Reshapes [T, N, B, ...] to [T, N * B, ...]."""
+    return tree.map_structure(lambda leaf: tf.reshape(leaf, (leaf.shape[0], -1, *leaf.shape[3:])), nest)
+
+
+def sequence_signature(
+    layout: Layout, length: int, batch: int, stack: int = 1, repeats: bool = False, keeps_returns: bool = False
+) -> SequenceItem:
+    """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments.
+
+    Args:
+      layout: see `SequenceColumns`.
+      length: transitions in a sequence (T).
+      batch: number of environments (B).
+      stack: see `SequenceColumns`.
+      repeats: see `SequenceColumns`.
+      keeps_returns: see `SequenceColumns`.
+    """
+    return SequenceColumns(layout, batch, stack, repeats, keeps_returns).signature(length)
+
+
+def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
+    """Returns the `tf.TensorSpec` nest of a `Sample` of `batch` sequences of `length` transitions."""
+    record = _fields(
+        layout.record,
+        observed=lambda field: specs.add_leading(field, length + 1, batch),
+        chosen=lambda field: specs.add_leading(field, length, batch),
+    )
+    return Sample(record, specs.add_leading(layout.state, batch))
+
+
+class SequenceWriter:
+    """Writes an actor's timesteps as sequences of `length` transitions, one every `period` timesteps.
+
+    Each call of `append` adds a timestep of all environments of the batch, and an item holds the sequences of all of
+    them.  Items share the chunks of common timesteps: with `period == length` only the observation that ends one
+    sequence and starts the next, with a shorter period all timesteps of the overlap.  With `period == length + 1` that
+    observation is written twice.  A stack's earlier frames are those of the timesteps before; at first, the state's.
+
+    Args:
+      replay: handle of the replay to write to.
+      layout: contains the specs of record and state; the first `append` raises `ValueError` if a shape or dtype of the
+        record differs.
+      table: the table's name.
+      length: transitions in a sequence (T).
+      period: timesteps between the starts of consecutive sequences.
+      shard: index of the replay shard.
+      max_pending: number of unconfirmed items above which `ready` makes the actor wait.
+      stack: number of frames in a stack (k).
+      returns_discount: γ of the discounted returns that sequences hold; None for none.
+    """
+
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        layout: Layout,
+        table: str,
+        length: int,
+        period: int,
+        shard: int = 0,
+        max_pending: int = 2,
+        stack: int = 1,
+        returns_discount: float | None = None,
+    ):
+        self._record_spec = layout.record
+        self._repeats = period > length
+        keeps_returns = returns_discount is not None
+        self._columns = SequenceColumns(layout, layout.envs_per_actor, stack, self._repeats, keeps_returns)
+        self._stack = stack
+        self._age = np.zeros(layout.envs_per_actor, np.int32)
+        self._returns = None if returns_discount is None else DiscountedReturns(returns_discount, layout.envs_per_actor)
+        self._rows = self._columns.packing.rows(1)
+        self._row = self._rows.bytes[0]  # A view.
+        self._table = table
+        self._length = length
+        self._period = period
+        self._max_pending = max_pending
+        self._writer_number = random.SystemRandom().getrandbits(WRITER_BITS)
+        self._item_id = item_id(self._writer_number, 0)
+        self._timesteps = 0
+        self._caught_up = True
+        self.items_written = 0
+        alive = 2 * length + 1 + self._columns.earlier
+        self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=alive)
+        signature = self._columns.signature(length)
+        self._every_timestep = 1 + len(signature.frames)
+        self._single_column = len(tree.flatten(signature)) == 1
+        self._configure(len(tree.flatten(signature)))
+
+    def append(self, record: Record, state: Nest) -> None:
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
+
+        Never blocks; call `ready` before the next timestep.
+        """
+        if self._timesteps == 0:
+            check_shapes(record, self._record_spec)
+        begins = self._timesteps % self._period == 0
+        if begins:
+            self._item_id = item_id(self._writer_number, self._timesteps // self._period)
+        leaves = tree.flatten(record)
+        packed = self._columns.packed(leaves)
+        if self._stack > 1:
+            self._count_age(record.first, again=begins and self._repeats)
+            packed = (*packed, self._age)
+        if self._returns is not None:
+            packed = (*packed, self._returns.after(record, again=begins and self._repeats and self._timesteps > 0))
+        self._rows.fill((self._item_id, *packed))
+        if self._single_column:
+            self._writer.append(self._row)
+        else:
+            frames, states = self._columns.frames(leaves), tree.flatten(without_frames(state)) if begins else ()
+            if self._timesteps == 0 and self._stack > 1:
+                # In place of the timesteps before; their rows are not part of any item.
+                begun = [*single_frames(state, self._stack, self._columns.kinds), frames]
+                for earlier in begun[: self._columns.earlier]:
+                    self._writer.append((self._row, *earlier, *states))
+            self._writer.append((self._row, *frames, *states))
+        self._timesteps += 1
+        beyond_first = self._timesteps - (self._length + 1)
+        if beyond_first >= 0 and beyond_first % self._period == 0:
+            self._writer.create_item(self._table, priority=1.0, trajectory=self._item())
+            self.items_written += 1
+            self._caught_up = False
+            if self.items_written == 1:
+                # Close the chunks after the first observation of the next sequence, so that from now on every sequence
+                # ends at the end of a chunk and is sent without waiting for later timesteps.
+                self.ready(timeout=0.0, max_pending=0)
+
+    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
+        """Waits up to `timeout` seconds for the server to catch up; returns False if it has not.
+
+        While it returns False the actor must not step, or pending items would accumulate in memory.
+        """
+        if max_pending is None:
+            if self._caught_up:
+                return True
+            max_pending = self._max_pending
+        if not flushed(self._writer, timeout, max_pending):
+            return False
+        self._caught_up = max_pending <= self._max_pending
+        return True
+
+    def close(self) -> None:
+        """Closes the connection; unconfirmed items are lost."""
+        self._writer.close()
+
+    def _count_age(self, first: np.ndarray, again: bool) -> None:
+        """Counts the timesteps of episodes; `again` if the timestep has been written as the end of a sequence."""
+        if self._timesteps == 0:
+            # The state's frames never belong to another episode.
+            self._age[:] = self._stack - 1
+        elif not again:
+            self._age += 1
+        self._age[first] = 0
+
+    def _configure(self, columns: int) -> None:
+        chunk = chunk_length(self._length, framed=self._every_timestep > 1, overlapping=self._period < self._length)
+        for column in range(self._every_timestep):
+            # A single column takes half the time if it is not inside a tuple.
+            path = () if self._single_column else (column,)
+            alive = self._columns.earlier + self._length + chunk + 1
+            self._writer.configure(path, num_keep_alive_refs=alive, max_chunk_length=chunk)
+        for column in range(self._every_timestep, columns):
+            starts = self._length // self._period + 2
+            self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
+
+    def _item(self) -> list[Any]:
+        """Returns the columns of the newest timesteps, in the order of a `SequenceItem`."""
+        history, begin = self._writer.history, -self._length - 1
+        if self._single_column:
+            return [history[begin:]]
+        frames = [column[begin - self._columns.earlier :] for column in history[1 : self._every_timestep]]
+        return [history[0][begin:], *frames, *(column[begin] for column in history[self._every_timestep :])]
+
+
+def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:
+    """Returns the number of timesteps per chunk, a divisor of `length`.
+
+    Args:
+      length: timesteps of a sequence, without the observation that it shares with the next.
+      framed: whether observations contain frames.
+      overlapping: whether sequences share more than that observation.
+    """
+    longest = length // (_CHUNKS_WHERE_MUCH_IS_SHARED if framed or overlapping else _CHUNKS_PER_SEQUENCE)
+    return max(divisor for divisor in range(1, max(1, longest) + 1) if length % divisor == 0)
+
+
+def _fields(record: Record, observed: Any, chosen: Any) -> Record:
+    """Applies `observed` to the fields with T + 1 timesteps in a sequence, and `chosen` to those with T."""
+    return Record(
+        observation=observed(record.observation),
+        first=observed(record.first),
+        last=observed(record.last),
+        action=chosen(record.action),
+        reward=chosen(record.reward),
+        discount=chosen(record.discount),
+        extras=chosen(record.extras),
+        version=chosen(record.version),
+    )
+
+
+def check_shapes(record: Record, expected: Record) -> None:
+    tree.assert_same_structure(record, expected)
+    for (path, value), spec in zip(tree.flatten_with_path(record), tree.flatten(expected), strict=True):
+        value = np.asarray(value)
+        if value.shape[1:] != tuple(spec.shape) or value.dtype != spec.dtype.as_numpy_dtype:
+            name = ".".join(str(part) for part in path)
+            raise ValueError(
+                f"the record's {name} is {value.dtype}{value.shape[1:]} for one environment, "
+                f"but replay was laid out for {spec.dtype.name}{tuple(spec.shape)}"
+            )

@@ -1,0 +1,127 @@
+"""n-step windows: up to n transitions from every timestep that starts a valid transition.
+
+A window ends early after a termination, at a time limit, before a final observation that was lost, and where the writer
+is closed.  In replay it is always a slice of n + 1 consecutive timesteps; timesteps past its end are masked when it is
+read.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from ...data import Nest, Record, Sample
+from ...transitions import reached_transitions, valid_transitions
+from ..item_format import ItemFormat, without_last
+from ..servers.handle import ReplayHandle
+from .item_writer import ItemWriter, Priority
+from .per_environment_writers import ReplayItem
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowFormat(ItemFormat):
+    """Format of windows of up to `length` transitions (n)."""
+
+    def read(self, item: ReplayItem) -> Sample:
+        """Converts a batch of items `[B, n + 1, ...]` to time-major windows.
+
+        Returns:
+          A `Sample` of n transitions.  Those past the end of a short window are not valid: `last` is True, rewards are
+          0 and discounts 1.  The observation after the last valid transition is the one to bootstrap from; after a
+          termination it is meaningless.
+        """
+        sample = self.unpack(item)
+        rows = sample.record
+        discount = rows.discount[:-1]
+        valid = valid_transitions(rows.first, rows.last, discount)
+        reached = tf.stack(reached_transitions(tf.unstack(valid), tf.unstack(discount)))
+        record = rows._replace(
+            first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
+            last=tf.concat([~reached, rows.last[-1:]], axis=0),
+            action=without_last(rows.action),
+            reward=tf.where(reached, rows.reward[:-1], 0.0),
+            discount=tf.where(reached, discount, 1.0),
+            extras=without_last(rows.extras),
+            version=rows.version[:-1],
+        )
+        return sample._replace(record=record, discounted_return=without_last(sample.discounted_return))
+
+
+class WindowWriter(ItemWriter):
+    """Writes the timesteps of one actor's environments as windows of up to n transitions.
+
+    Args:
+      replay: handle of the replay to write to.
+      item_format: format of the windows; the first `append` raises `ValueError` if a shape or dtype differs.
+      table: the table's name.
+      priority: computes initial priorities; None sets all of them to 1.
+      shard: index of the replay shard.
+    """
+
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        item_format: WindowFormat,
+        table: str,
+        priority: Priority | None = None,
+        shard: int = 0,
+    ):
+        super().__init__(replay, item_format, table, priority=priority, shard=shard)
+        self._newest: Record | None = None
+        self._timesteps_within = 0
+
+    def append(self, record: Record, state: Nest = ()) -> None:
+        """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not stored.
+
+        Never blocks; call `ready` before the next timestep.
+        """
+        self._append(record)
+        self._newest = record
+
+    def close(self) -> None:
+        """Ends open windows at the newest observation, waits at most 2 s for the server, and closes the connection."""
+        if self._newest is not None:
+            # As if all episodes were cut off here: windows end, and get the timesteps that they still lack as padding.
+            batch = len(self._newest.first)
+            cut_off = self._newest._replace(
+                first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
+            )
+            for _ in range(self._length):
+                self._append(cut_off)
+            self._newest = None
+        super().close()
+
+    def chosen(self, record: Record) -> np.ndarray | None:
+        """Selects the windows whose first transition is valid."""
+        if self._all_reached():
+            return None
+        return valid_transitions(record.first[:2], record.last[:2], record.discount[:1])[0]
+
+    def as_sampled(self, record: Record) -> Record:
+        if self._all_reached():
+            return record
+        valid = valid_transitions(record.first, record.last, record.discount)
+        reached = np.stack(reached_transitions(valid, record.discount))
+        first, last = np.zeros_like(record.first), record.last.copy()
+        first[0] = record.first[0]
+        last[:-1] = ~reached
+        return record._replace(
+            first=first,
+            last=last,
+            reward=np.where(reached, record.reward, np.float32(0)),
+            discount=np.where(reached, record.discount, np.float32(1)),
+        )
+
+    def _append(self, record: Record) -> None:
+        within = not (np.count_nonzero(record.first) or np.count_nonzero(record.last))
+        within = within and np.count_nonzero(record.discount) == len(record.discount)
+        self._timesteps_within = self._timesteps_within + 1 if within else 0
+        super().append(record)
+
+    def _all_reached(self) -> bool:
+        """Returns True if no episode started or ended in the newest windows, so that all of them are complete.
+
+        This is the usual case.  Computing the masks instead would take about 15 µs more per timestep, as much as all
+        other work outside of Reverb.
+        """
+        return self._timesteps_within > self._length

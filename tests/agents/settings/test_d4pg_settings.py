@@ -1,0 +1,78 @@
+"""D4PG's hyperparameters: all defaults, and their ranges."""
+
+import pytest
+from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
+
+from callboard.agents.settings.d4pg_settings import D4PGSettings
+from callboard.errors import CallboardError
+from callboard.nested_settings import from_values
+
+ADAM = {
+    "name": "adam",
+    "learning_rate": 1e-4,
+    "learning_rate_decay": False,
+    "epsilon": 1e-8,
+    "rmsprop_decay": 0.99,
+    "max_gradient_norm": None,
+    "options": {},
+}
+
+
+def test_the_defaults_are_those_of_the_documentation():
+    assert values_of(D4PGSettings) == {
+        "n_step": 5,
+        "batch_size": 256,
+        "reward_scale": 1.0,
+        "normalize_rewards": False,
+        "normalization_discount": None,
+        "accumulate": 1,
+        "reward_clip": None,
+        "updates_per_call": 1,
+        "discount": 0.99,
+        "atoms": 51,
+        "value_min": -150.0,
+        "value_max": 150.0,
+        "exploration_noise": 0.3,
+        "target_update_period": 100,
+        **{f"{part}_optimizer.{name}": value for part in ("actor", "critic") for name, value in ADAM.items()},
+        "replay.size": 1_000_000,
+        "replay.min_size": 10_000,
+        "replay.samples_per_insert": 256.0,
+        "replay.error_buffer": None,
+        **ACTOR_CRITIC_NETWORK,
+        "network.hidden_sizes": (400, 300),
+        "network.activation": "relu",
+        "network.normalize_observations": False,
+        "action_limit": None,
+        "frame_stack": 1,
+    }
+
+
+def test_values_survive_yaml():
+    changed = from_values(D4PGSettings, {"atoms": 11, "value_min": 0.0, "actor_optimizer.learning_rate": 1e-3})
+    assert through_yaml(changed) == changed and changed.atoms == 11
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("n_step", 0, "a whole number of at least 1"),
+        ("value_min", float("-inf"), "a number that is finite"),
+        ("exploration_noise", -0.1, "a number of at least 0"),
+        ("target_update_period", 0, "a whole number of at least 1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
+    assert_refused(D4PGSettings(), name, value, allowed)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"atoms": 1}, "set agent.atoms to at least 2, not 1"),
+        ({"value_min": 2.0, "value_max": 2.0}, "agent.value_min = 2 must be below agent.value_max = 2: they are"),
+    ],
+)
+def test_a_support_that_is_none_is_refused(settings, message):
+    with pytest.raises(CallboardError, match=message):
+        from_values(D4PGSettings, settings).check_support()

@@ -1,0 +1,75 @@
+"""TD3's hyperparameters: all defaults, and their ranges."""
+
+import pytest
+from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
+
+from callboard.agents.schedules import Schedule
+from callboard.agents.settings.td3_settings import TD3Settings
+from callboard.nested_settings import from_values
+
+ADAM = {
+    "name": "adam",
+    "learning_rate": 1e-3,
+    "learning_rate_decay": False,
+    "epsilon": 1e-8,
+    "rmsprop_decay": 0.99,
+    "max_gradient_norm": None,
+    "options": {},
+}
+
+
+def test_the_defaults_are_those_of_the_documentation():
+    assert values_of(TD3Settings) == {
+        "batch_size": 100,
+        "reward_scale": 1.0,
+        "normalize_rewards": False,
+        "normalization_discount": None,
+        "accumulate": 1,
+        "reward_clip": None,
+        "updates_per_call": 1,
+        "discount": 0.99,
+        "exploration_noise": 0.1,
+        "target_noise": 0.2,
+        "target_noise_clip": 0.5,
+        "policy_delay": 2,
+        "target_update_rate": 0.005,
+        **{f"{part}_optimizer.{name}": value for part in ("actor", "critic") for name, value in ADAM.items()},
+        "replay.size": 1_000_000,
+        "replay.min_size": 10_000,
+        "replay.samples_per_insert": 100.0,
+        "replay.error_buffer": None,
+        **ACTOR_CRITIC_NETWORK,
+        "network.hidden_sizes": (400, 300),
+        "network.activation": "relu",
+        "network.normalize_observations": False,
+        "action_limit": None,
+        "frame_stack": 1,
+    }
+
+
+def test_the_defaults_make_one_learner_step_per_environment_step():
+    assert TD3Settings().replay.samples_per_insert == TD3Settings().batch_size
+
+
+def test_values_survive_yaml():
+    changed = {"policy_delay": 3, "target_noise": 0.0, "actor_optimizer.learning_rate": 1e-4}
+    for settings in (TD3Settings(), from_values(TD3Settings, changed)):
+        assert through_yaml(settings) == settings
+    assert values_of(from_values(TD3Settings, changed)) == {**values_of(TD3Settings), **changed}
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("batch_size", 0, "a whole number of at least 1"),
+        ("discount", 1.1, "a number from 0 to 1"),
+        ("exploration_noise", -0.1, "a number of at least 0"),
+        ("target_noise", -0.1, "a number of at least 0"),
+        ("target_noise_clip", float("nan"), "a number of at least 0"),
+        ("policy_delay", 0, "a whole number of at least 1"),
+        ("target_update_rate", 0.0, "a number above 0 and at most 1"),
+        ("actor_optimizer.learning_rate", -1.0, f"a number above 0 or {Schedule.description}"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
+    assert_refused(TD3Settings(), name, value, allowed)

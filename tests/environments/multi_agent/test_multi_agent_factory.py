@@ -1,0 +1,176 @@
+"""Environments with several agents from names, classes and functions."""
+
+import gymnasium
+import pettingzoo_games as games
+import pytest
+from scripted_agents import Counting, ScriptedAgents
+from scripted_environments import DmScript
+
+from callboard.environments import check_agents_tasks, is_multi_agent, make_multi_agent
+from callboard.environments.multi_agent.dm_env_agents import DmEnvAgents
+from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
+from callboard.errors import CallboardError
+
+
+@pytest.mark.parametrize(
+    "env, several",
+    [
+        ("pettingzoo:mpe.simple_spread_v3", True),
+        ("pettingzoo_games:Race", True),
+        (games.Race, True),
+        ("pettingzoo_games:annotated", True),
+        ("pettingzoo_games:plain", True),
+        ("scripted_agents:ScriptedAgents", True),
+        ("scripted_agents:Counting", True),
+        ("CartPole-v1", False),
+        ("ALE/Pong-v5", False),
+        ("scripted_environments:DmScript", False),
+        ("scripted_environments:GymScript", False),
+        ("scripted_environments:SameStepScript", False),
+        ("pettingzoo_games:single", False),
+        ("pettingzoo_games:number", False),
+        ("pettingzoo_games:no_such", False),
+        ("no_such_module:thing", False),
+        (["CartPole-v1"], False),
+        (5, False),
+    ],
+)
+def test_which_environments_have_several_agents(env, several):
+    assert is_multi_agent(env) is several
+
+
+def test_a_function_is_called_with_its_options():
+    assert is_multi_agent(lambda kind: Counting() if kind == "dm" else gymnasium.make("CartPole-v1"), {"kind": "dm"})
+    assert not is_multi_agent("pettingzoo_games:plain", {"gaol": 3})
+
+
+def test_a_function_is_called_once():
+    class Factory:
+        __hash__ = None
+
+        def __init__(self):
+            self.calls = []
+
+        def __call__(self, size):
+            self.calls.append(size)
+            return Counting()
+
+    factory = Factory()
+    assert [is_multi_agent(factory, {"size": size}) for size in (1, 1, 2)] == [True] * 3
+    assert factory.calls == [1, 2]
+
+
+def test_classes_are_not_called():
+    class Single(DmScript):
+        def __init__(self):
+            raise AssertionError("called, although its class has one reward")
+
+    assert not is_multi_agent(Single)
+
+
+def test_tasks_are_tried_with_an_environment():
+    made = []
+
+    def make():
+        # An episode of one timestep is over at its reset.
+        made.append(ScriptedAgents([{}], [{}]))
+        return made[-1]
+
+    options = {"groups": {}, "agent_index": False, "state": None}
+    check_agents_tasks(make, None, options, [None, 3, None, 5])
+    (environment,) = made
+    assert environment.tasks == [3, 5] and environment.closed == 1
+    check_agents_tasks(make, None, options, [None])
+    assert len(made) == 1
+
+
+def test_factories():
+    environment = make_multi_agent("pettingzoo_games:plain", 0, {"goal": 7})
+    assert isinstance(environment, PettingZooEnvironment) and environment.unwrapped.goal == 7
+    environment = make_multi_agent("scripted_agents:Counting", 5)
+    assert isinstance(environment, DmEnvAgents) and environment.unwrapped.seed == 5
+    assert isinstance(make_multi_agent(ScriptedAgents, 0), ScriptedAgents)
+
+
+@pytest.mark.parametrize(
+    "env, options, settings, message",
+    [
+        (
+            "CartPole-v1",
+            {},
+            {},
+            "environment 'CartPole-v1' has one agent: leave policies, mapping and agent_groups out",
+        ),
+        (
+            "pettingzoo_games:single",
+            {},
+            {},
+            "environment 'pettingzoo_games:single' has one agent: leave policies, mapping and agent_groups out",
+        ),
+        (
+            "pettingzoo_games:number",
+            {},
+            {},
+            "environment 'pettingzoo_games:number' is of type int: the factory must give a PettingZoo ParallelEnv or "
+            "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent",
+        ),
+        (
+            "pettingzoo_games:plain",
+            {"gaol": 1},
+            {},
+            "environment 'pettingzoo_games:plain' has no option 'gaol'; did you mean 'goal'?",
+        ),
+        (
+            "scripted_environments:DmScript",
+            {},
+            {},
+            "scripted_environments:DmScript must have mappings by agent as observation_spec and action_spec, with the "
+            "same agents",
+        ),
+        (
+            "scripted_agents:ScriptedAgents",
+            {"agents": ["a", "b"], "specs": {"a": 1}},
+            {},
+            "environment 'scripted_agents:ScriptedAgents' must have 'agents', the names of all agents, and 'specs', an "
+            "EnvironmentSpec for each of them; it has a, b, and a",
+        ),
+        (
+            "pettingzoo_games:plain",
+            {},
+            {"state": "obs"},
+            "agent_state must be observations, observations_and_actions, environment or null, not 'obs'",
+        ),
+    ],
+)
+def test_mistakes(env, options, settings, message):
+    with pytest.raises(CallboardError) as caught:
+        make_multi_agent(env, 0, options, **settings)
+    assert str(caught.value) == message
+
+
+def test_groups_are_patterns_or_a_pattern():
+    for patterns in ("*", ["left", "2"]):
+        assert make_multi_agent("pettingzoo_games:Race", 0, groups={"team": patterns}).agents == ("team",)
+    with pytest.raises(CallboardError, match=r"^agent_groups.team must be text or a list of texts, .*, not 3$"):
+        make_multi_agent("pettingzoo_games:Race", 0, groups={"team": 3})
+    with pytest.raises(CallboardError, match="^agent_groups must be settings by name, such as .*, not 'team'$"):
+        make_multi_agent("pettingzoo_games:Race", 0, groups="team")
+
+
+def test_what_is_added_to_observations():
+    settings = {"groups": {"team": ["*"]}, "agent_index": True, "state": "observations_and_actions"}
+    environment = make_multi_agent("pettingzoo_games:Race", 0, **settings)
+    assert environment.agents == ("team",)
+    steps = environment.reset()
+    steps = environment.step({"team": {"left": 1, "2": 0}})
+    observation = steps["team"].observation
+    assert {key: value.tolist() for key, value in observation.items()} == {
+        "left": [2],
+        "2": [1],
+        "present": [1, 1],
+        "agent_index": [1],
+        "state": [2, 0, 1, 0, 1, 1, 0, 0],
+    }
+    assert steps["team"].reward == 3
+    state = make_multi_agent("pettingzoo_games:Race", 0, state="environment").reset()["left"].observation["state"]
+    assert state.tolist() == [0, 0]

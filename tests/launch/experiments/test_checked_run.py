@@ -1,0 +1,30 @@
+"""A run as its nodes receive it: its plan, and the part of each policy."""
+
+import pathlib
+import pickle
+
+from echo_agents import Taught
+
+from callboard.agents.ppo import Ppo
+from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
+from callboard.launch.run_directory.layout import RunDirectory
+
+PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
+BOTH: dict[str, dict] = {"left": {}, "right": {"entropy_cost": 0.5}}
+
+
+def test_the_environment_is_made_once_to_read_its_agents():
+    experiment = Experiment(PPO, "echo_agents:Taught", policies=BOTH, actors=1, envs_per_actor=4)
+    before = Taught.made
+    run = Run.of(experiment, experiment.checked(), RunDirectory(pathlib.Path("run")))
+    assert Taught.made == before + 1
+    in_a_node = pickle.loads(pickle.dumps(run))
+    assert list(in_a_node.plan().slots) == ["left", "right"] and in_a_node.plan(evaluation=True) is not None
+    assert list(in_a_node.policies) == [part.policy for part in in_a_node.parts] == ["left", "right"]
+    assert Taught.made == before + 1, "nodes make none for that"
+
+    right = in_a_node.of_policy("right")
+    assert right.experiment.agent.entropy_cost == 0.5 and right.directory.path == pathlib.Path("run/policies/right")
+    assert right.name_of("learner", 0) == "learner/right/0" and run.name_of("learner", 0) == "learner/0"
+    assert right.parts == [right] and right.plan() is None

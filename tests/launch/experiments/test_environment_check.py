@@ -1,0 +1,116 @@
+"""The check of an environment in a process of its own, before anything of a run is created."""
+
+import dataclasses
+import logging
+import os
+import pathlib
+import signal
+
+import psutil
+import pytest
+
+from callboard.agents.ppo import Ppo
+from callboard.environments import is_of_library
+from callboard.errors import CallboardError
+from callboard.launch.cli.command import main
+from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.environment_check import check_environment, environment_check
+from callboard.launch.session import Session
+
+ENV = "faulty_environments:Faulty"
+
+
+def experiment(fault="", **settings):
+    return Experiment(agent=Ppo(), env=ENV, env_options={"fault": fault}, **settings)
+
+
+def error_of(fault, **settings):
+    with pytest.raises(CallboardError) as caught:
+        check_environment(experiment(fault, **settings))
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+FAULTS = {
+    "raise@constructor": f"environment '{ENV}': its constructor raises KeyError: 'no such map' (faulty_env",
+    "raise@close": f"environment '{ENV}': 'close' raises KeyError: 'no such map' (faulty_env",
+    "exit@constructor": f"environment '{ENV}' cannot be made: it calls sys.exit(3)",
+    "exit@step": f"environment '{ENV}': 'step' calls sys.exit(3); let it raise an exception instead",
+    "kill@reset": f"environment '{ENV}': 'reset' ends the process with exit code 3; let it raise an exception instead",
+    "abort@step": f"environment '{ENV}': 'step' crashes the process (SIGABRT); let it raise an exception instead",
+    "nan": f"environment '{ENV}', in 'step': the observation contains nan, no number",
+    "reward": f"environment '{ENV}', in 'step': 'step' gives the reward nan",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_wrong_is_found_with_its_cause(fault):
+    assert str(error_of(fault)).startswith(FAULTS[fault])
+
+
+def test_the_traceback_is_the_users_own():
+    details = error_of("raise@reset").details.splitlines()
+    assert details[0] == "Traceback (most recent call last):" and details[-1] == "KeyError: 'no such map'"
+    files = [line.split('"')[1] for line in details if line.startswith("  File")]
+    assert [pathlib.Path(file).name for file in files] == ["faulty_environments.py"] * 2
+    assert error_of("kill@reset").details == "last words"
+
+
+@pytest.mark.parametrize("where", ["step", "close"])
+def test_what_hangs_is_named_and_ended(where):
+    before = set(psutil.Process().children(recursive=True))
+    error = str(error_of(f"hang@{where}", node_timeout=1.0))
+    assert error.startswith(f"environment '{ENV}': '{where}' has not returned for 1 s; let it return")
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_bounds_that_are_exceeded_are_reported_once(caplog):
+    check_environment(experiment("outside"))
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and record.getMessage() == (
+        f"environment '{ENV}' gives 7 in its observation, outside of the bounds of its space, -1 to 1: correct the "
+        "bounds, which networks may scale by"
+    )
+    check_environment(experiment("outside"))
+    assert len(caplog.records) == 1, "an environment that has passed is not tried again"
+
+
+def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
+    from faulty_environments import Faulty
+
+    import __main__
+
+    kind = type("Own", (Faulty,), {"__module__": "__main__", "observation": lambda self: "text"})
+    monkeypatch.setattr(__main__, "Own", kind, raising=False)
+    wrong = dataclasses.replace(experiment(), env=kind, env_options={})
+    assert wrong.env == "__main__:Own"
+    with pytest.raises(CallboardError, match="environment '__main__:Own', in 'reset': the environment gives an obs"):
+        check_environment(wrong)
+
+
+def test_what_is_not_checked(monkeypatch):
+    assert is_of_library("CartPole-v1") and is_of_library("MinAtar/Breakout-v1") and is_of_library("ALE/Pong-v5")
+    assert is_of_library("CartPole-v1", {"env_wrappers": "TimeLimit"}) and not is_of_library(ENV)
+    assert not is_of_library("CartPole-v1", {"env_wrappers": [{"name": "mine:Wrapper"}]})
+    assert not is_of_library(["CartPole-v1", ENV])
+    check_environment(experiment("raise@reset", check_env=False))
+
+
+def test_a_check_that_is_left_early_leaves_no_process():
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(KeyboardInterrupt), environment_check(experiment("hang@reset")) as check:
+        check.wait_until_imported()
+        os.kill(os.getpid(), signal.SIGINT)
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_nothing_is_created(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "ppo", "--env", ENV, "--env-options.fault", "raise@step", "--launcher", "inline"]
+    assert main(arguments) == 2
+    error = capfd.readouterr().err.splitlines()
+    assert error[-1].startswith(f"callboard: environment '{ENV}': 'step' raises KeyError") and len(error) == 7
+    assert main(["graph", "ppo", "--env", ENV, "--env-options.fault", "exit@constructor"]) == 2
+    with pytest.raises(CallboardError, match="'step' raises KeyError"), Session(experiment("raise@step"), "inline"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,30 @@
+"""Who waits for whom, in words."""
+
+import pytest
+
+from callboard.launch.launchers.screen.bottleneck import find_bottleneck
+
+
+@pytest.mark.parametrize(
+    "learner, actor, inference, part, words",
+    [
+        ({"data": 0.8}, {}, None, "actors", "the learner waits for data 80% of the time: actors are the bottleneck"),
+        ({}, {"replay": 0.6}, None, "learner", "actors wait 60% of the time: the learner is the bottleneck"),
+        ({"data": 0.4}, {"learner": 0.5}, None, "", "actors and learner take turns: actors wait 50% of the time"),
+        ({"data": 0.9}, {"replay": 0.9}, None, "replay", "replay is the bottleneck"),
+        ({"data": 0.9}, {"inference": 0.7}, {}, "inference", "inference is the bottleneck"),
+        ({}, {"inference": 0.9}, {"replay": 0.8}, "learner", "actors wait 80% of the time: the learner is"),
+        ({"data": 0.1}, {"inference": 0.5}, {}, "", "neither actors nor the learner wait"),
+    ],
+)
+def test_the_part_that_the_others_wait_for_is_named(learner, actor, inference, part, words):
+    waiting = {"learner": learner, "actor": actor, **({} if inference is None else {"inference": inference})}
+    found = find_bottleneck(waiting, learner_steps=10)
+    assert found.part == part and words in found.description
+
+
+def test_nothing_is_said_before_it_is_known():
+    assert find_bottleneck({}, 0) is None
+    assert find_bottleneck({"actor": {}}, 10) is None
+    waiting = {"actor": {}, "learner": {"data": 1.0}}
+    assert find_bottleneck(waiting, 0).description == "the learner waits for its first batch"

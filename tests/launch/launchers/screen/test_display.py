@@ -1,0 +1,102 @@
+"""What stands on the screen is what was said."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from callboard.launch.launchers.run_outcome import OutputClosed
+from callboard.launch.launchers.screen.display import LineMonitor, LiveMonitor, RunProgress
+
+TEXT = "actor/0: OSError: cannot open [agent] camera [/dev/video0] :smile:"
+
+
+def test_brackets_are_no_markup(capsys):
+    LineMonitor(100).notify(TEXT)
+    assert capsys.readouterr().out == f"{TEXT}\n"
+    screen = io.StringIO()
+    monitor = LiveMonitor(Console(file=screen, force_terminal=True, width=200), 100)
+    monitor.notify(TEXT)
+    monitor.close()
+    assert TEXT in screen.getvalue()
+
+
+class Closed(io.StringIO):
+    """A terminal that has gone away."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+def test_output_that_is_closed_is_named(monkeypatch):
+    monkeypatch.setattr("sys.stdout", Closed())
+    with pytest.raises(OutputClosed, match=r"the output was closed \(Input/output error\): keep it open"):
+        LineMonitor(100).notify(TEXT)
+    screen = io.StringIO()
+    monitor = LiveMonitor(Console(file=screen, force_terminal=True), 100)
+    monitor._live.console.file = Closed()
+    with pytest.raises(OutputClosed, match="the output was closed"):
+        monitor.notify(TEXT)
+    monitor.close()
+
+
+STATUS = {
+    "environment_steps": 500,
+    "learner_steps": 3,
+    "actor/steps_per_second": 100.0,
+    "learner/steps_per_second": 2.0,
+    "waiting": {"actor": {}, "learner": {"data": 0.63}},
+    "stop_return": 475.0,
+}
+
+
+def test_progress_shows_time_left_trends_the_best_evaluation_and_restarts():
+    now = 0.0
+    progress = RunProgress(1000, clock=lambda: now)
+    progress.update({**STATUS, "environment_steps": 0})
+    for steps, score in ((125, 10.0), (250, 60.0), (375, 80.0), (500, 70.0)):
+        now += 1.0
+        status = {**STATUS, "environment_steps": steps, "evaluator/return": score, "evaluator/return_std": 5.0}
+        progress.update({**status, "actor/episode_return": 100.0 - score})
+    shown = {**status, "actor/episode_return": 30.0, "node_restarts": {"actor/1": 2, "learner/0": 1}}
+    fields = dict(progress.fields(shown, in_words=True))
+    assert fields["time left"] == "4 s"
+    assert fields["mean return"] == "30.0 ↘"
+    assert fields["evaluation"] == "70.0 ± 5.0 ↗ (goal 475, best 80.0)"
+    assert fields["waiting"] == "the learner waits for data 63% of the time: actors are the bottleneck"
+    assert fields["restarts"] == "3 (actor/1 2, learner/0 1)"
+    many = {**STATUS, "node_restarts": {f"actor/{index}": 1 for index in range(9)}}
+    assert dict(progress.fields(many))["restarts"].endswith("actor/3 1 and 5 more nodes)")
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({"max_learner_steps": 40, "seconds_left": None}, "3 s"),
+        ({"max_learner_steps": None, "seconds_left": 2.0}, "2 s"),
+        ({"max_learner_steps": 4000, "seconds_left": 90.0}, "4 s"),
+    ],
+)
+def test_the_time_left_is_that_to_the_first_limit(limits, left):
+    now = 0.0
+    progress = RunProgress(1000, clock=lambda: now)
+    for now in (0.0, 1.0):  # noqa: B007
+        status = {**STATUS, **limits, "environment_steps": 200 * now, "learner_steps": 10 * now}
+        progress.update(status)
+    assert dict(progress.fields(status))["time left"] == left
+
+
+def test_lines_are_compact(capsys):
+    LineMonitor(1000).status({**STATUS, "node_restarts": {"actor/1": 2}})
+    assert capsys.readouterr().out == (
+        "      500 of 1,000 steps  steps/s 100  learner steps/s 2.0  bottleneck actors  restarts 2 (actor/1 2)\n"
+    )
+
+
+def test_the_live_display_shows_sentences():
+    screen = io.StringIO()
+    monitor = LiveMonitor(Console(file=screen, force_terminal=True, width=120), 1000)
+    monitor.status(STATUS)
+    monitor.close()
+    assert "500 of 1,000 environment steps (50%)" in screen.getvalue()
+    assert "actors are the bottleneck" in screen.getvalue()

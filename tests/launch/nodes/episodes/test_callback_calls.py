@@ -1,0 +1,50 @@
+"""Calls of callbacks: which are made, the time that they take, and what goes wrong in them."""
+
+import pathlib
+import time
+from types import SimpleNamespace
+
+import pytest
+from own_callbacks import Raising, Recorder, Silent
+
+from callboard.callbacks import CallbackFailed, CallbackRun, Callbacks
+from callboard.launch.nodes.episodes.callback_calls import CallbackCalls
+
+RUN = CallbackRun("actor/0", None, pathlib.Path(), lambda: 10, lambda: None, lambda kind, value: None)
+
+
+class Returning(Callbacks):
+    def __init__(self, value):
+        self.value = value
+
+    def on_result(self, run, result):
+        time.sleep(0.01)
+        return self.value
+
+
+def test_all_callbacks_that_override_a_method_are_called():
+    first, second = Recorder(), Recorder(name_of_metric="other")
+    calls = CallbackCalls([first, Silent(), second], RUN)
+    assert calls.call("on_result", SimpleNamespace(environment_steps=4)) == {"half": 2.0}
+    assert first.calls == second.calls == [("result", "actor/0")]
+    assert calls.has("on_result") and calls.has("on_evaluation", "on_result")
+    assert not CallbackCalls([Raising()], RUN).has("on_result", "on_episode_step")
+
+
+def test_the_time_spent_in_callbacks():
+    calls = CallbackCalls([Returning(None)], RUN)
+    assert calls.call("on_result", {}) == {}
+    assert 0.01 <= calls.seconds < 5 and calls.counts == {"callback_microseconds": int(1e6 * calls.seconds)}
+    assert CallbackCalls((), RUN).counts == {}
+
+
+def test_an_error_names_the_method_and_keeps_its_cause():
+    with pytest.raises(CallbackFailed, match="the callback Raising.on_episode_end raised ValueError") as caught:
+        CallbackCalls([Raising()], RUN).call("on_episode_end", None)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("value, says", [(5, "it returned a int, not a mapping"), ({"a": "b"}, "the metric 'a'")])
+def test_what_is_no_metric_is_an_error(value, says):
+    with pytest.raises(CallbackFailed, match=says):
+        CallbackCalls([Returning(value)], RUN).call("on_result", {})

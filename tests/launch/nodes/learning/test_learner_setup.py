@@ -1,0 +1,49 @@
+"""What a learner trains: new, or continued from a checkpoint."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from callboard.launch.experiments.checked_run import Run
+from callboard.launch.nodes.learning.learner_setup import make_learner_setup
+from callboard.launch.nodes.node import NodeContext
+from callboard.launch.run_directory.checkpoints import Checkpoints
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.settings import parse_experiment
+
+
+@pytest.fixture
+def run(tmp_path):
+    experiment = parse_experiment("impala", {}, ["--env=CartPole-v1", "--agent.network.hidden-sizes=[4]"])
+    directory = RunDirectory(tmp_path)
+    directory.create()
+    return Run(experiment, experiment.check(), directory)
+
+
+def setup_of(run, said, published):
+    context = NodeContext("learner/0", "a", threading.Event(), lambda kind, content: said.append(content), None)
+    return make_learner_setup(context, run, 0, [None], Checkpoints(run.directory), published)
+
+
+def test_a_learner_begins_anew_or_continues_from_the_newest_checkpoint(run):
+    said, published = [], []
+
+    def publish(variables, steps):
+        published.append((steps, [variable.numpy() for variable in variables]))
+
+    setup = setup_of(run, said, publish)
+    assert setup.steps == 0 and published[0][0] == 0 and len(published) == 1
+    assert setup.layout.record is not None and run.directory.network.exists()
+    assert "networks: " in said[0]
+
+    for variable in setup.variables:
+        variable.assign_add(np.ones(variable.shape))
+    Checkpoints(run.directory).save(7, setup.modules, setup.policy, {})
+    said.clear()
+    again = setup_of(run, said, publish)
+    assert again.steps == 7 and said == ["continues from learner step 7"]
+    # Actors get the weights of the checkpoint, and never those before it was read.
+    assert [steps for steps, _ in published] == [0, 7]
+    for before, after in zip(published[0][1], published[1][1], strict=True):
+        np.testing.assert_array_equal(after, before + 1)
