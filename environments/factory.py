@@ -39,17 +39,17 @@ _logger = logging.getLogger(__name__)
 # library is imported only when it is used.
 _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "gymnasium:": (".gymnasium_registry", "gymnasium"),
-        "procgen:": (".procgen", "procgen"),
-        "ale/": (".atari", "atari"),
-        "minatar/": (".minatar", "minatar"),
-        "envpool:": (".envpool", "envpool"),
-        "dm_control:": (".dm_control", "dm_control"),
-        "bsuite:": (".behavior_suite", "bsuite"),
+        "gymnasium:": (".adapters.gymnasium_registry", "gymnasium"),
+        "procgen:": (".adapters.procgen", "procgen"),
+        "ale/": (".adapters.atari", "atari"),
+        "minatar/": (".adapters.minatar", "minatar"),
+        "envpool:": (".adapters.envpool", "envpool"),
+        "dm_control:": (".adapters.dm_control", "dm_control"),
+        "bsuite:": (".adapters.behavior_suite", "bsuite"),
     }
 )
-_GYMNASIUM = (".gymnasium_registry", "gymnasium")
-_MINIGRID = (".minigrid", "minigrid")
+_GYMNASIUM = (".adapters.gymnasium_registry", "gymnasium")
+_MINIGRID = (".adapters.minigrid", "minigrid")
 
 # Options that are for training only and do not apply to evaluation.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(

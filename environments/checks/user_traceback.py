@@ -3,7 +3,7 @@
 import pathlib
 import traceback
 
-_PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
+_PACKAGE = str(pathlib.Path(__file__).resolve().parents[2])
 _LIBRARIES = ("gymnasium", "dm_env", "pettingzoo", "importlib", "runpy.py", "contextlib.py")
 
 
