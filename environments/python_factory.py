@@ -11,10 +11,12 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from ..caller_words import argument
 from ..errors import CallboardError
 from ..named_objects import import_object
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
+from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
 from .adapters.single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .batches.batched import BatchedEnvironment
 from .checks.user_errors import keywords, unknown_option, user_errors
@@ -63,14 +65,16 @@ def make_factory(
         an environment or has a batch size other than `batch_size`.
     """
     name, call = factory_name(factory), factory_call(factory, batch_size, seeds, options, slots, actor)
+    if singles.wrappers and singles.wrappers[0].kind is OldGym:
+        made_by_factory = call
+
+        def call(index: int) -> Any:
+            return as_gymnasium(made_by_factory(index))
+
     with contextlib.ExitStack() as opened:
         made = call(0)
         if not isinstance(made, _KINDS) or _is_other_batch(made):
-            raise CallboardError(
-                f"environment {name!r} is of type {type(made).__name__}: the factory must give a dm_env.Environment, "
-                "a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which can wrap "
-                "batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)"
-            )
+            raise _wrong_kind(name, made)
         opened.callback(made.close)
         batch: BatchedEnvironment
         if isinstance(made, gymnasium.Env):
@@ -97,6 +101,22 @@ def make_factory(
             batch = DmEnvBatch(environments)
         opened.pop_all()
         return batch
+
+
+def _wrong_kind(name: str, made: Any) -> CallboardError:
+    kind = f"environment {name!r} is of type {type(made).__name__}"
+    if has_old_interface(made):
+        wrapper = argument("env_wrappers", OldGym.__name__)
+        return CallboardError(
+            f"{kind}, which is no gymnasium.Env: derive it from that class, or, for the old interface of Gym, add "
+            f"{wrapper}; with several agents, derive it from PettingZoo's ParallelEnv or Callboard's "
+            "MultiAgentEnvironment"
+        )
+    return CallboardError(
+        f"{kind}: the factory must give a gymnasium.Env, a dm_env.Environment, a gymnasium.vector.VectorEnv, a "
+        "callboard BatchedEnvironment, which can wrap batches with an interface of their own (EnvPool, SuperSuit, "
+        "Stable-Baselines3), or, with several agents, a PettingZoo ParallelEnv or a callboard MultiAgentEnvironment"
+    )
 
 
 def factory_call(

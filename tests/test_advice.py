@@ -155,7 +155,7 @@ def test_arguments_that_messages_name_exist_and_take_the_value():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "argument"
     ]
     assert len(calls) > 5
-    in_python = {*inspect.signature(run).parameters, *inspect.signature(Experiment).parameters}
+    in_python = {*inspect.signature(run).parameters, *Experiment.__dataclass_fields__}
     for name, *value in calls:
         assert has_option(None, name.replace("_", "-")) and name in in_python
         assert name != "launcher" or value[0] in LAUNCHERS

@@ -29,6 +29,7 @@ STOPS = (
     "cli.evaluate.read_run",
     "cli.export.read_settings",
     "cli.top.AttachedRun",
+    "cli.check.EnvironmentCheck",
     "cli.cluster.check_reach",
     "comparison.compared_runs.read_results",
     "cli.doctor.examine",

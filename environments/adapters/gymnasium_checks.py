@@ -6,10 +6,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ...caller_words import argument
 from ...errors import CallboardError
 from ..batches.encoding import encode_one
 from ..batches.spaces import observation_encoding
 from ..batches.tasks import check_options_error
+from .old_gym import OldGym
 
 
 def environment_name(environment: Any) -> str:
@@ -37,7 +39,8 @@ def check_reset_error(environment: Any, error: TypeError) -> None:
     check_options_error(environment_name(environment), error)
     if "unexpected keyword argument 'seed'" in str(error):
         raise CallboardError(
-            f"{environment_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None"
+            f"{environment_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None, "
+            f"or, for the old interface of Gym, add {argument('env_wrappers', OldGym.__name__)}"
         ) from error
 
 
@@ -54,9 +57,12 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
     if isinstance(outcome, tuple) and len(outcome) == 5:
         return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")
     what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
-    old = ", as in the old interface of Gym" if isinstance(outcome, tuple) and len(outcome) == 4 else ""
+    is_old = isinstance(outcome, tuple) and len(outcome) == 4
+    old = ", as in the old interface of Gym" if is_old else ""
+    wrapper = f", or add {argument('env_wrappers', OldGym.__name__)}" if is_old else ""
     return CallboardError(
         f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
+        f"{wrapper}"
     )
 
 

@@ -9,7 +9,9 @@ import gymnasium
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ..batches.fixed_sizes import FixedSizeObservations
+from .old_gym import OldGym
 
+_OWN = {kind.__name__: kind for kind in (FixedSizeObservations, OldGym)}
 NAME = "name"
 """Key of the wrapper's name, where wrappers are written with arguments."""
 
@@ -55,8 +57,8 @@ def read_wrappers(wrappers: Any) -> tuple[NamedWrapper, ...]:
     """Finds the wrappers of a setting, the innermost first.
 
     Args:
-      wrappers: see `wrapper_settings`.  A name is that of a class of `gymnasium.wrappers`, `FixedSizeObservations`, or
-        `package.module:Class`.
+      wrappers: see `wrapper_settings`.  A name is that of a class of `gymnasium.wrappers`, `FixedSizeObservations`,
+        `OldGym`, or `package.module:Class`.
 
     Raises:
       CallboardError: a name is unknown, or a wrapper does not take its arguments or needs others.
@@ -101,11 +103,11 @@ def _find(name: str) -> type[gymnasium.Wrapper]:
     if ":" in name:
         found = import_object("wrapper", name)
     else:
-        if name == FixedSizeObservations.__name__:
-            return FixedSizeObservations
+        if name in _OWN:
+            return _OWN[name]
         known = [known for known in gymnasium.wrappers.__all__ if known != "vector"]
         if name not in known:
-            raise unknown("wrapper", name, [*known, FixedSizeObservations.__name__])
+            raise unknown("wrapper", name, [*known, *_OWN])
         try:
             found = getattr(gymnasium.wrappers, name)
         except ImportError as error:

@@ -4,20 +4,23 @@ It gets a pickled `Trial` through its standard input, and writes one JSON object
 is called next, `warning`, and at the end `done` or `error`.  It does not import TensorFlow.
 """
 
+import contextlib
 import json
 import os
 import pickle
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from ...caller_words import words_of_command
 from ...errors import CallboardError
 from ...own_modules import search_working_directory
 from ..factory import environment_text
 from .trial import Phase, Trial, try_environment
 from .user_traceback import user_frames, user_traceback
 
+AnyTrial = TypeVar("AnyTrial", bound=Trial)
 _WHERE = {
     "import": "the import of its module",
     "constructor": "its constructor",
@@ -35,13 +38,15 @@ def phase_text(phase: Phase) -> str:
 def serve_trial(
     descriptor: int,
     directories: Sequence[str],
-    run: Callable[[Trial, Callable[[Phase], object], Callable[[str], object]], Any],
+    by_command: bool,
+    run: Callable[[AnyTrial, Callable[[Phase], object], Callable[[str], object]], Any],
 ) -> None:
     """Reads a trial from the standard input, runs it, and ends the process.
 
     Args:
       descriptor: the pipe that the objects are written to.
       directories: those of `search_working_directory`.
+      by_command: whether a user of the command reads the messages.
       run: runs the trial; what it returns, plain data, is sent with `done`.
     """
 
@@ -57,14 +62,16 @@ def serve_trial(
     for directory in directories:
         search_working_directory(directory)
     try:
-        trial: Trial = pickle.load(sys.stdin.buffer)
+        trial: AnyTrial = pickle.load(sys.stdin.buffer)
     except Exception:  # What exists only in the other process is not tried.
         send(done=None)
         os._exit(0)
     # The pipe closes when the process that waits for the result has ended, however it did.
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(1)), daemon=True).start()
     try:
-        send(done=run(trial, enter, lambda text: send(warning=text)))
+        with words_of_command() if by_command else contextlib.nullcontext():
+            done = run(trial, enter, lambda text: send(warning=text))
+        send(done=done)
     except BaseException as error:
         send(error=error_line(error, environment_text(trial.env), phase[0]), details=_details(error))
     sys.stdout.flush()
@@ -95,6 +102,6 @@ def _details(error: BaseException) -> str:
     return "" if isinstance(error, CallboardError | SystemExit) else user_traceback(error)
 
 
-def main(descriptor: int, directories: Sequence[str]) -> None:
+def main(descriptor: int, directories: Sequence[str], by_command: bool) -> None:
     """Tries an environment, see `try_environment`."""
-    serve_trial(descriptor, directories, try_environment)
+    serve_trial(descriptor, directories, by_command, try_environment)

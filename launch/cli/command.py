@@ -30,6 +30,7 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "top": [("RUN", "show the nodes of a run that is running: processor, memory, waiting, stacks")],
     "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
     "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],
+    "check": [("ENV [options]", "look closely at an environment: values, episodes, seeds, speed")],
     "graph": [("AGENT --env NAME [options]", "show the program graph of a run without starting it")],
     "list": [("agents|environments|...", "list the names of agents, environments, launchers or recipes")],
     "doctor": [("", "check this machine and installation")],

@@ -16,6 +16,7 @@ from typing import Any
 
 import cloudpickle
 
+from ...caller_words import is_by_command
 from ...deadlines import Deadline
 from ...environments import environment_text, is_of_library
 from ...environments.checks.trial import Phase, Trial
@@ -76,7 +77,7 @@ class EnvironmentCheck:
         self._output = tempfile.TemporaryFile()
         self._pipe, end = os.pipe()
         code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; "
-        code += f"main({end}, {searched_directories()!r})"
+        code += f"main({end}, {searched_directories()!r}, {is_by_command()})"
         try:
             # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
             self._process = subprocess.Popen(

@@ -192,8 +192,9 @@ def test_mistakes_that_a_check_finds_are_refused_in_one_line(name, options, mess
         (
             "scripted_environments:not_an_environment",
             "environment 'scripted_environments:not_an_environment' is of type int: the factory must give a "
-            "dm_env.Environment, a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, "
-            "which can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)",
+            "gymnasium.Env, a dm_env.Environment, a gymnasium.vector.VectorEnv, a callboard BatchedEnvironment, "
+            "which can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3), or, with "
+            "several agents, a PettingZoo ParallelEnv or a callboard MultiAgentEnvironment",
         ),
         # A function without a signature.
         (
@@ -231,9 +232,10 @@ def test_mistakes_in_what_the_factory_returns_are_refused_in_one_line(name, mess
 
 def test_a_batch_behind_the_interface_of_a_single_environment_is_refused():
     assert error_of("OpenBatch") == (
-        "environment 'odd_environments:OpenBatch' is of type OpenBatch: the factory must give a dm_env.Environment, "
-        "a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which can wrap batches with "
-        "an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)"
+        "environment 'odd_environments:OpenBatch' is of type OpenBatch: the factory must give a gymnasium.Env, a "
+        "dm_env.Environment, a gymnasium.vector.VectorEnv, a callboard BatchedEnvironment, which can wrap batches with "
+        "an interface of their own (EnvPool, SuperSuit, Stable-Baselines3), or, with several agents, a PettingZoo "
+        "ParallelEnv or a callboard MultiAgentEnvironment"
     )
 
 

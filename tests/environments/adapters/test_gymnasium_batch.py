@@ -10,13 +10,13 @@ from callboard.errors import CallboardError
 
 MISTAKES = {
     "OldStep": "'step' of OldStep returns 4 values, as in the old interface of Gym: let it return (observation, "
-    "reward, terminated, truncated, info)",
+    'reward, terminated, truncated, info), or add env_wrappers="OldGym"',
     "NoReward": "'step' of NoReward gives the reward None: it must be a number",
     "TextAsReward": "'step' of TextAsReward gives the reward '1.5': it must be a number",
     "SaysNo": "'step' of SaysNo gives truncated 'no': it must be True or False",
     "SaysNoLater": "'step' of SaysNoLater gives terminated 'no': it must be True or False",
     "NoSeed": "NoSeed cannot be seeded (NoSeed.reset() got an unexpected keyword argument 'seed'): let 'reset' take "
-    "seed=None and options=None",
+    'seed=None and options=None, or, for the old interface of Gym, add env_wrappers="OldGym"',
     "NoInfo": "'reset' of NoInfo gives no info: let it return (observation, info)",
     "NoInfoOfTwo": "'reset' of NoInfoOfTwo gives no info: let it return (observation, info)",
     "NoSpace": "NoSpace has no observation_space: an environment of Gymnasium 1 must have one",
