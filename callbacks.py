@@ -240,7 +240,7 @@ def plain_task(task: Any) -> Any:
       CallboardError: JSON cannot express the task.
     """
     try:
-        return json.loads(json.dumps(task, default=_plain_number))
+        return json.loads(json.dumps(task, default=_plain_number, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise CallboardError(
             f"a task must be plain data (numbers, text, lists, mappings with text as keys): {error}"

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from .atomic_files import write_file
+from .guarded_files import open_regular, read_json
 
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 2**20
@@ -44,8 +45,10 @@ def read_manifest(path: pathlib.Path) -> dict[str, Entry]:
       OSError: if the file cannot be read.
     """
     try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {str(name): Entry(int(entry["size"]), int(entry["crc32"])) for name, entry in files.items()}
+        files = read_json(path)["files"]
+        if any(name.startswith("/") or ".." in name.split("/") for name in files):
+            raise ValueError("a name leads out of the directory")
+        return {name: Entry(int(entry["size"]), int(entry["crc32"])) for name, entry in files.items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path.name} cannot be read") from error
 
@@ -76,7 +79,7 @@ def damage(directory: pathlib.Path, sizes_only: bool = False) -> str:
 def file_damage(path: pathlib.Path, expected: Entry, size_only: bool = False) -> str:
     """Compares a file with its manifest entry; returns a short description of the damage, empty if there is none."""
     try:
-        size = path.stat().st_size
+        size = path.lstat().st_size
         if size != expected.size:
             return f"has {size:,} bytes instead of {expected.size:,}"
         if not size_only and _describe(path) != expected:
@@ -90,7 +93,7 @@ def file_damage(path: pathlib.Path, expected: Entry, size_only: bool = False) ->
 
 def _describe(path: pathlib.Path) -> Entry:
     size = checksum = 0
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             size += len(chunk)
             checksum = zlib.crc32(chunk, checksum)

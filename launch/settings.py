@@ -20,6 +20,7 @@ from ..agents.registry import agent_class, agent_settings
 from ..atomic_files import write_file
 from ..callbacks import Callbacks
 from ..errors import CallboardError, suggestion
+from ..guarded_files import read_regular
 from ..nested_settings import Field, declared_fields, from_values, values_of
 from ..setting_reader import flat_values
 from ..setting_types import check_ranges, shown
@@ -140,7 +141,11 @@ def read_recipe(name: str) -> dict[str, Any]:
     elif "\0" in name or not os.path.lexists(path):
         known = f"choose from {', '.join(recipe_names())}, or name a YAML file by its path"
         raise CallboardError(f"unknown recipe {name!r}; {suggestion(path.stem, recipe_names(), known)}")
-    recipe = read_yaml(path)
+    return _read_recipe_file(path)
+
+
+def _read_recipe_file(path: pathlib.Path, links: bool = True) -> dict[str, Any]:
+    recipe = read_yaml(path, links)
     if not isinstance(recipe, dict):
         raise CallboardError(f"{path} must hold settings, such as `env: CartPole-v1`")
     try:
@@ -202,8 +207,8 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Setti
             Storage(str(run)).fetch(directory.experiment.name, directory.path)
         if not str(run) or not os.path.lexists(directory.experiment):
             raise CallboardError(f"there is no run in {str(run) or repr('')}: it has no experiment.yaml")
-        recipe = read_recipe(str(directory.experiment))
-        text = directory.experiment.read_text(encoding="utf-8")
+        recipe = _read_recipe_file(directory.experiment, links=False)
+        text = read_regular(directory.experiment).decode("utf-8-sig")
     if text.startswith("---") and not text.endswith("...\n"):
         raise CallboardError(f"experiment.yaml of {run} was cut off: replace it by a copy, or start a new run")
     return parse_settings(None, {**recipe, "run_dir": str(run)}, options)

@@ -1,5 +1,7 @@
 """Manifests: every kind of damage to every file is found and named."""
 
+import json
+
 import pytest
 
 from callboard.manifest import MANIFEST, damage, read_manifest, write_manifest
@@ -46,3 +48,9 @@ def test_a_part_of_the_files(directory):
     write_manifest(directory, only=["one"])
     (directory / "inner" / "two").unlink()
     assert damage(directory) == ""
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../secret"])
+def test_a_name_that_leads_out_of_the_directory_is_refused(name, directory):
+    (directory / MANIFEST).write_text(json.dumps({"files": {name: {"size": 0, "crc32": 0}}}))
+    assert damage(directory) == f"{MANIFEST} cannot be read"

@@ -8,6 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from ...data import Nest
+from ...guarded_files import parse_json
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from .encoding import EnvironmentEncoding, Leaf, encoding_of
 
@@ -27,7 +28,7 @@ def parse_spec(text: str) -> EnvironmentSpec:
     Raises:
       ValueError: the text is something else.
     """
-    content = json.loads(text)
+    content = parse_json(text)
     try:
         if content["format"] != _FORMAT:
             raise ValueError(f"its format is {content['format']!r}, not {_FORMAT}")

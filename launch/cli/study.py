@@ -54,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _local_path(text: str) -> pathlib.Path:
+    if not text:
+        raise CallboardError("--run-dir is empty: name a directory, or leave it out")
     if is_url(text):
         raise CallboardError(f"--run-dir of a study must be a path, not {text}")
     return pathlib.Path(text)

@@ -94,6 +94,8 @@ def _parser() -> CommandParser:
 
 
 def _local_path(text: str) -> pathlib.Path:
+    if not text:
+        raise CallboardError("--run-dir is empty: name a directory, or leave it out")
     if is_url(text):
         raise CallboardError(f"--run-dir of a search must be a path, not {text}; use storage that all machines share")
     return pathlib.Path(text)

@@ -4,7 +4,6 @@ A run that cannot be compared is no error: it is named, with the reason, and lef
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -16,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CallboardError
+from ...guarded_files import parse_json, read_regular
 from ..experiments.yaml_files import read_yaml
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import Storage, is_url
 from ..run_directory.run_lock import check_not_running
 
 RETURN = "evaluator/return"
+_MOST_BYTES = 2**30
+"""Of metrics.jsonl, which has about 100 MB after a year."""
 _EVALUATOR = "evaluator/"
 _NOT_COMPARED = ("seed", "run_dir")
 """Settings in which runs of one group differ."""
@@ -153,7 +155,7 @@ def _is_locked(directory: RunDirectory) -> bool:
 
 def _settings(directory: RunDirectory) -> dict[str, Any]:
     """Returns the settings by flat name.  They are not checked: the run may be of another version."""
-    content = read_yaml(directory.experiment)
+    content = read_yaml(directory.experiment, links=False)
     try:
         settings = dict(_flat(content))
         int(settings["seed"])
@@ -173,15 +175,19 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _rows(path: pathlib.Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path, _MOST_BYTES).split(b"\n")
     except FileNotFoundError as error:
         raise _Unusable("it has no metrics.jsonl") from error
+    except OSError as error:
+        raise _Unusable(f"its metrics.jsonl cannot be read: {error.strerror}") from error
     rows = []
     # What follows the last line end was not completely written.
     for number, line in enumerate(lines[:-1], 1):
         try:
-            row = json.loads(line)
-            float(row["environment_steps"]), float(row["elapsed_seconds"])
+            row = parse_json(line)
+            counts = row["environment_steps"], row["elapsed_seconds"]
+            if not all(type(count) in (int, float) for count in counts):
+                raise TypeError("a count is no number")
         except (ValueError, KeyError, TypeError) as error:
             raise _Unusable(f"line {number} of its metrics.jsonl is damaged") from error
         rows.append(row)

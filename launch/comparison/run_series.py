@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
+from ...guarded_files import read_json
 from ..experiments.policy_settings import AgentSettings, policy_setting
 from ..experiments.yaml_files import format_yaml, read_yaml
 from ..run_directory.new_or_resumed import check_can_be_made
@@ -116,7 +117,7 @@ class SeriesDirectory:
             return {}
         path = self.path / _PROGRESS
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path)
             return {
                 str(name): None if end is None else RunEnd(int(end[0]), float(end[1])) for name, end in content.items()
             }
@@ -139,7 +140,7 @@ class SeriesDirectory:
         self.read_progress()
         for cell in cells:
             path = self.settings(cell.name)
-            if path.exists() and read_yaml(path) != dict(cell.recipe):
+            if path.exists() and read_yaml(path, links=False) != dict(cell.recipe):
                 raise CallboardError(
                     f"the settings have changed since {path} was written, and its runs could not be compared; name "
                     "another directory, or remove this one"

@@ -85,7 +85,7 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
     except ValueError:
         value = text
     if len(others) < len(kinds):
-        for kind in others:
+        for kind in others if text else ():
             with contextlib.suppress(CallboardError):
                 return converted(key, value, kind)
         value = text

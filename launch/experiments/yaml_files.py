@@ -7,13 +7,13 @@ plain ones are rejected, and keys must be text.
 import os
 import pathlib
 import re
-import stat
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from ...errors import CallboardError
+from ...guarded_files import open_regular
 
 _MOST_BYTES = 2**20
 _MOST_DEPTH = 50
@@ -108,22 +108,21 @@ _Dumper.yaml_implicit_resolvers = {
 }
 
 
-def read_yaml(path: pathlib.Path) -> Any:
+def read_yaml(path: pathlib.Path, links: bool = True) -> Any:
     """Reads the plain values in a YAML file.
+
+    Args:
+      path: path of the file.
+      links: whether the path may be a symbolic link.
 
     Raises:
       CallboardError: the file does not exist, is not a regular file, too large, not UTF-8, or not plain YAML.
     """
     try:
-        # Non-blocking: opening a named pipe would otherwise wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                what = "a directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "no regular file"
-                raise CallboardError(f"{path} is {what}: name a YAML file")
+        if path.is_dir():
+            raise CallboardError(f"{path} is a directory: name a YAML file")
+        with open(open_regular(os.path.realpath(path) if links else path), "rb") as file:
             content = file.read(_MOST_BYTES + 1)
-    except IsADirectoryError as error:
-        raise CallboardError(f"{path} is a directory: name a YAML file") from error
     except (OSError, ValueError) as error:  # ValueError: the path contains a null character.
         raise CallboardError(f"{str(path)!r} cannot be read: {_reason(error)}") from error
     if len(content) > _MOST_BYTES:

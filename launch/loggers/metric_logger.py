@@ -15,6 +15,7 @@ from typing import Any
 
 from ...atomic_files import write_file
 from ...errors import CallboardError, unknown
+from ...guarded_files import read_json
 from ...install_commands import install_command
 from ...named_objects import import_object
 
@@ -53,7 +54,7 @@ class LoggedRun:
 
     def _kept(self) -> dict[str, str]:
         try:
-            kept = json.loads(self._file.read_text(encoding="utf-8"))
+            kept = read_json(self._file)
         except (OSError, ValueError):
             return {}
         return kept if isinstance(kept, dict) else {}

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ...guarded_files import parse_json
+
 _CALL_SECONDS = 10.0
 _MOST_BYTES = 2**24
 _PEER = struct.Struct("3i")  # struct ucred, see unix(7).
@@ -103,8 +105,8 @@ def _receive(end: socket.socket) -> Any:
     if not line.endswith(b"\n"):
         raise SocketError("the line is not complete")
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return parse_json(line)
+    except ValueError as error:
         raise SocketError("the line is not JSON") from error
 
 

@@ -21,12 +21,19 @@ class BestPolicy:
     Args:
       run_directory: the run directory.
       notify: receives a line about a damaged file.
+      read_only: whether a damaged file stays where it is.
     """
 
-    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning):
+    def __init__(
+        self,
+        run_directory: RunDirectory,
+        notify: Callable[[str], None] = _logger.warning,
+        read_only: bool = False,
+    ):
         self._path = run_directory.best_policy
         self._before = run_directory.best_policy_before
         self._notify = notify
+        self._read_only = read_only
 
     def path(self) -> pathlib.Path | None:
         """Returns the file of the best policy, or of its predecessor if it is damaged; None if there is none."""
@@ -37,7 +44,7 @@ class BestPolicy:
                 read_policy(path)
                 return path
             except CallboardError:
-                kept = set_aside(path)
+                kept = None if self._read_only else set_aside(path)
                 self._notify(
                     f"the best policy {path.name} is damaged and not used"
                     + (f"; it is kept as {kept.name}" if kept is not None else "")

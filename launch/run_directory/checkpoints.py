@@ -25,12 +25,15 @@ from ...atomic_files import (
     write_file,
 )
 from ...errors import CallboardError
+from ...guarded_files import read_json, read_regular
 from ...manifest import MANIFEST, damage, write_manifest
+from .counter_sources import checked_sources
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, KEEP_MARK, RunDirectory, is_checkpoint_name, newest_of_steps
 from .policy_weights import load_weights, write_weights
 
 _KEEP = 2
+_MARKER_BYTES = 100
 _logger = logging.getLogger(__name__)
 
 
@@ -45,13 +48,23 @@ class Checkpoints:
       run_directory: the run directory.
       notify: receives a line about every damaged checkpoint.
       keep: number of the newest checkpoints that `save` leaves.
+      read_only: whether damaged checkpoints stay where they are.
     """
 
-    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning, keep: int = _KEEP):
+    def __init__(
+        self,
+        run_directory: RunDirectory,
+        notify: Callable[[str], None] = _logger.warning,
+        keep: int = _KEEP,
+        read_only: bool = False,
+    ):
         self._run_directory = run_directory
         self.directory = run_directory.checkpoints
         self._notify = notify
         self._keep = keep
+        self._read_only = read_only
+        self._damaged: set[str] = set()
+        """Names of the checkpoints found damaged."""
         self._whole: set[tuple[str, int]] = set()
         """Names and inodes of the checkpoints found intact."""
 
@@ -63,7 +76,8 @@ class Checkpoints:
         """
         newest = self._newest_whole()
         if newest is None:
-            damaged = sorted(path.name for path in self.directory.glob("damaged-[0-9]*") if path.is_dir())
+            aside = [path.name for path in self.directory.glob("damaged-[0-9]*") if path.is_dir()]
+            damaged = [*sorted(self._damaged), *sorted(aside)]
             if damaged:
                 raise CallboardError(
                     f"no checkpoint in {self.directory} can be used, {damaged[-1]} is damaged; replace it by a copy, "
@@ -88,13 +102,13 @@ class Checkpoints:
     def counter_sources(self) -> dict[str, dict[str, int]]:
         """Returns the counters in the newest intact checkpoint, by source."""
         newest = self._newest_whole()
-        return json.loads((newest / "counters.json").read_text()) if newest else {}
+        return checked_sources(read_json(newest / "counters.json")) if newest else {}
 
     def control(self) -> dict[str, Any]:
         """Returns what had been changed in the run when the newest intact checkpoint was written."""
         newest = self._newest_whole()
         path = newest / "control.json" if newest else None
-        return json.loads(path.read_text()) if path and path.exists() else {}
+        return read_json(path) if path and path.exists() else {}
 
     def newest_step(self) -> int:
         """Returns the learner step of the newest intact checkpoint; 0 if there is none."""
@@ -199,10 +213,10 @@ class Checkpoints:
         """Counts the incarnations of the learner in this run and returns the number of this one, from 0 on."""
         marker = self.directory / "incarnation"
         try:
-            number = int(marker.read_text()) + 1
+            number = int(read_regular(marker, _MARKER_BYTES)) + 1
         except FileNotFoundError:
             number = 0
-        except ValueError:
+        except (OSError, ValueError):
             # The file is damaged.  Minutes since 1970 exceed any number of incarnations so far, and fit 32 bits.
             number = int(time.time() / 60)
         write_file(marker, str(number))
@@ -213,14 +227,17 @@ class Checkpoints:
         for path in reversed(self._all() if paths is None else paths):
             try:
                 key = (path.name, path.stat().st_ino)
-                wrong = "" if key in self._whole else damage(path)
+                wrong = "" if key in self._whole else damage(path) or _counter_damage(path)
                 if not wrong:
                     self._whole.add(key)
                     return path
                 path.stat()
             except FileNotFoundError:
                 continue  # The learner has removed it in the meantime.
-            kept = set_aside(path)
+            if path.name in self._damaged:
+                continue
+            self._damaged.add(path.name)
+            kept = None if self._read_only else set_aside(path)
             self._notify(
                 f"the checkpoint {path.name} is damaged ({wrong}) and not used"
                 + (f"; it is kept as {kept.name}" if kept is not None else "")
@@ -242,6 +259,16 @@ class Checkpoints:
         if not numbers:
             return self.directory / f"{step:012d}"
         return self.directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
+
+
+def _counter_damage(checkpoint: pathlib.Path) -> str:
+    try:
+        checked_sources(read_json(checkpoint / "counters.json"))
+    except FileNotFoundError:
+        return ""  # Only the policy was downloaded.
+    except (OSError, ValueError) as error:
+        return f"counters.json cannot be used: {error}"
+    return ""
 
 
 def step_of(checkpoint: pathlib.Path) -> int:

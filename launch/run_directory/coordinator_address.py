@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import socket
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from typing import NamedTuple
 import psutil
 
 from ...atomic_files import write_file
+from ...guarded_files import read_json
+
+_NAME = re.compile(r"[\w.:%-]{1,255}", re.ASCII)
+"""Of a machine, or its address."""
 
 
 class CoordinatorAddress(NamedTuple):
@@ -60,9 +65,11 @@ def write_address(path: pathlib.Path, address: CoordinatorAddress) -> None:
 def read_address(path: pathlib.Path) -> CoordinatorAddress | None:
     """Returns the address in a file; None if there is none, or no valid one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         host, ip, process, port = (found[name] for name in CoordinatorAddress._fields)
-        return CoordinatorAddress(str(host), str(ip), int(process), None if port is None else int(port))
+        if not _NAME.fullmatch(host) or not _NAME.fullmatch(ip):
+            return None  # It is shown to the user.
+        return CoordinatorAddress(host, ip, int(process), None if port is None else int(port))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

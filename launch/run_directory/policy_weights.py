@@ -14,6 +14,19 @@ from ...agents.learning.finite_checks import NotFiniteError, check_weights
 from ...agents.learning.weight_names import weight_names
 from ...atomic_files import file_draft
 from ...errors import CallboardError, unknown
+from ...guarded_files import open_regular
+
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    MemoryError,
+)
+"""What NumPy and `zipfile` raise for a file that is damaged."""
 
 
 class SavedPolicy(NamedTuple):
@@ -55,13 +68,17 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
       CallboardError: the file is damaged.
     """
     try:
-        with np.load(path) as file:
-            content = {name: file[name] for name in file.files}
+        with open(open_regular(path), "rb") as opened, zipfile.ZipFile(opened) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("compressed arrays may need more memory than there is")
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as file:
+                content = {name: file[name] for name in file.files}
         names = [str(name) for name in content.pop("names")]
         values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except _DAMAGE as error:
         raise CallboardError(f"{path} is damaged; replace it by a copy, or take another checkpoint") from error
     return SavedPolicy(names, values, content)
 

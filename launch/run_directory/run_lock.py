@@ -34,6 +34,7 @@ _SILENT_SECONDS = 20.0
 _SETTLE_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _LEASE = "lock"
+_HOLDER_BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +152,7 @@ def check_not_running(path: pathlib.Path) -> None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = Holder.read(file.read())
+                holder = Holder.read(file.read(_HOLDER_BYTES))
                 if holder is not None and holder.pid != os.getpid() and not holder.has_died():
                     raise CallboardError(_refusal(path.parent, holder)) from None
     except OSError:
@@ -165,7 +166,7 @@ def _lock(path: pathlib.Path) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = Holder.read(os.pread(descriptor, 4096, 0))
+            holder = Holder.read(os.pread(descriptor, _HOLDER_BYTES, 0))
             os.close(descriptor)
             if holder is not None and not holder.has_died():
                 raise CallboardError(_refusal(path.parent, holder)) from None

@@ -43,7 +43,7 @@ class AttachedRun:
         self._process: int | None = None
         self._where = run
         self._otherwise = ""
-        if not is_url(run) and not pathlib.Path(run).exists() and re.fullmatch(r"\S+:[0-9]{1,5}", run):
+        if not is_url(run) and not pathlib.Path(run).exists() and re.fullmatch(r"[!-~]+:[0-9]{1,5}", run):
             self._connect(run)
         elif is_url(run):
             with tempfile.TemporaryDirectory(prefix="callboard-") as local:

@@ -10,6 +10,7 @@ import tree
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import parse_spec
 from ...errors import CallboardError
+from ...guarded_files import read_regular
 from ...specs import EnvironmentSpec
 from .export import ACT, ENVIRONMENT, INITIAL_STATE, leaf_names
 
@@ -74,7 +75,7 @@ def read_export(path: pathlib.Path) -> LoadedExport:
       CallboardError: the directory contains another SavedModel, or one from before specs were saved, or it is damaged.
     """
     try:
-        spec = parse_spec((path / ENVIRONMENT).read_text(encoding="utf-8"))
+        spec = parse_spec(read_regular(path / ENVIRONMENT).decode("utf-8"))
     except FileNotFoundError as error:
         raise CallboardError(
             f"{path} has no {ENVIRONMENT}: `callboard export` of this version writes it; export the policy again"

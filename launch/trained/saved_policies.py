@@ -7,6 +7,7 @@ from ...agents.agent import Policy
 from ...data import Layout
 from ...environments.batches.spec_files import parse_spec
 from ...errors import CallboardError
+from ...guarded_files import read_regular
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..run_directory.best_policy import BestPolicy
@@ -33,9 +34,9 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
                 f"the policy of the run in {run_directory.path} has a directory of its own; name {paths[0]}"
             )
         raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {', '.join(paths)}")
-    checkpoints = Checkpoints(run_directory)
+    checkpoints = Checkpoints(run_directory, read_only=True)
     if checkpoint == "best":
-        found = BestPolicy(run_directory).path()
+        found = BestPolicy(run_directory, read_only=True).path()
     elif checkpoint == "latest":
         found = _policy_of(checkpoints.latest())
     else:
@@ -56,7 +57,7 @@ def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
       CallboardError: the file is damaged.
     """
     try:
-        return parse_spec(run_directory.environment.read_text(encoding="utf-8"))
+        return parse_spec(read_regular(run_directory.environment).decode("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -79,8 +80,8 @@ def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Pat
 
 def _choices(run_directory: RunDirectory) -> list[str]:
     """Returns the checkpoints of a policy: `best`, `latest` and the learner steps that there are."""
-    steps = [str(step) for step in dict.fromkeys(Checkpoints(run_directory).steps())]
-    best = BestPolicy(run_directory).path()
+    steps = [str(step) for step in dict.fromkeys(Checkpoints(run_directory, read_only=True).steps())]
+    best = BestPolicy(run_directory, read_only=True).path()
     return [*(["best"] if best is not None else []), *(["latest"] if steps else []), *steps]
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
+from ...guarded_files import read_json
 from ..experiments.yaml_files import format_yaml
 from ..run_directory.layout import RunDirectory
 from .search_space import Values
@@ -57,7 +58,7 @@ class Trial:
         self.environment_steps = steps
         if (steps, value) not in self.reports:
             self.reports.append((steps, value))
-        if math.isnan(value):
+        if not math.isfinite(value):
             return
         if self.best is None or (value > self.best if mode == "max" else value < self.best):
             self.best, self.best_steps, self.best_values = value, steps, dict(self.values)
@@ -107,18 +108,26 @@ class TuneDirectory:
             return {}
         trials = {}
         try:
-            for fields in json.loads(self.trials.read_text()):
-                for name in ("reports", "takeovers"):
-                    fields[name] = [tuple(pair) for pair in fields[name]]
+            for fields in read_json(self.trials):
+                fields["reports"] = [
+                    (steps, math.nan if value is None else value) for steps, value in fields["reports"]
+                ]
+                fields["takeovers"] = [tuple(pair) for pair in fields["takeovers"]]
                 trials[fields["number"]] = Trial(**fields)
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise CallboardError(f"{self.trials} is damaged; replace it by a copy, or begin the search anew") from error
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:
         """Writes all trials atomically."""
-        rows = [json.dumps(dataclasses.asdict(trial)) for trial in trials]
+        rows = [json.dumps(_row(trial), allow_nan=False) for trial in trials]
         write_file(self.trials, "[\n" + ",\n".join(rows) + "\n]\n")
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    """Returns a trial as JSON can express it; reports that are no numbers become null."""
+    reports = [(steps, value if math.isfinite(value) else None) for steps, value in trial.reports]
+    return {**dataclasses.asdict(trial), "reports": reports}
 
 
 def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:

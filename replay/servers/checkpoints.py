@@ -26,6 +26,7 @@ from reverb.cc.checkpointing import checkpoint_pb2
 from ...atomic_files import link_or_copy, publish_directory, remove_directory, remove_drafts, set_aside, write_file
 from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...guarded_files import read_json
 from ...manifest import damage, write_manifest
 from .handle import ReplayHandle
 
@@ -207,7 +208,7 @@ def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> N
 
 
 def _check_settings(checkpoint: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
-    before = json.loads((checkpoint / _SETTINGS).read_text())
+    before = read_json(checkpoint / _SETTINGS)
     _check_same_settings(checkpoint.parents[1], before, {table.name: _describe(table) for table in tables})
 
 

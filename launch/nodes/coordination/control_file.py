@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from ....atomic_files import write_file
+from ....guarded_files import read_json
 from ....nested_settings import values_of
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
@@ -46,9 +47,11 @@ class ControlFile:
         A setting that was configured otherwise for this start keeps its new value.
         """
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            content = Checkpoints(self._parts[0].directory).control()
+            return self._state(read_json(self._path))
+        except (OSError, ValueError, TypeError, AttributeError):
+            return self._state(Checkpoints(self._parts[0].directory).control())
+
+    def _state(self, content: dict[str, Any]) -> ControlState:
         configured = self._configured()
         settings = {
             name: value

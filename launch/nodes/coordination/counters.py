@@ -2,11 +2,12 @@
 
 import json
 import pathlib
-from typing import Any
 
 from ....atomic_files import write_file
+from ....guarded_files import read_json
 from ...experiments.checked_run import Run
 from ...run_directory.checkpoints import Checkpoints
+from ...run_directory.counter_sources import checked_sources
 
 _PAST = "past"
 """The source that holds the counts of earlier incarnations."""
@@ -114,10 +115,9 @@ class CounterFile:
         self._written = counters.totals
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
+def _read(path: pathlib.Path) -> dict[str, dict[str, int]]:
     """Reads the sources in a file; empty if it is missing or damaged."""
     try:
-        sources = json.loads(path.read_text(encoding="utf-8"))
+        return checked_sources(read_json(path))
     except (OSError, ValueError):
         return {}
-    return sources if isinstance(sources, dict) else {}

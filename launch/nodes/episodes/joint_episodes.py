@@ -10,6 +10,7 @@ from ....agents.agent import Agent
 from ....atomic_files import write_file
 from ....environments.batches.tasks import Task
 from ....environments.multi_agent.policy_slots import MultiAgentEpisode
+from ....guarded_files import read_json
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots
 from .metric_windows import WINDOW, EpisodeValues, first_episodes
@@ -107,7 +108,7 @@ class JointEpisodeMetrics:
         self._saved: dict[str, float] = {}
         self._newest: dict[str, collections.deque[float]] = {}
         try:
-            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            saved = read_json(self._path)
             ratings = {str(player): float(rating) for player, rating in saved.items()}
             if all(_snapshot_number(player) is not None for player in ratings if "@" in player):
                 self._ratings.of = ratings

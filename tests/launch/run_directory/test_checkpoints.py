@@ -14,6 +14,7 @@ from callboard import atomic_files
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.manifest import write_manifest
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
 
@@ -198,3 +199,29 @@ def test_starts_are_counted_on_where_their_number_is_lost(run, content):
     (run.checkpoints / "incarnation").write_text(content)
     number = checkpoints.next_incarnation()
     assert 2 < number < 2**31 and checkpoints.next_incarnation() == number + 1
+
+
+def test_who_only_reads_leaves_damaged_checkpoints_where_they_are(run, said):
+    for step in (1, 2):
+        newest = save(Checkpoints(run), step)
+    empty(newest / "policy.npz")
+    before = left(run)
+    checkpoints = Checkpoints(run, said.append, read_only=True)
+    assert step_of(checkpoints.latest()) == 1 and checkpoints.newest_step() == 1
+    assert left(run) == before
+    (line,) = said
+    assert line.endswith(" and not used")
+    empty(checkpoints.latest() / "policy.npz")
+    with pytest.raises(CallboardError, match="no checkpoint in .* can be used, 000000000002 is damaged; replace it"):
+        Checkpoints(run, said.append, read_only=True).latest()
+    assert left(run) == before
+
+
+@pytest.mark.parametrize("counts", ['{"past": 5}', '{"past": {"environment_steps": 1e999}}', "[]", '{"a": {"b": -1}}'])
+def test_a_checkpoint_whose_counters_cannot_be_used_is_damaged(counts, run, said):
+    for step in (1, 2):
+        newest = save(Checkpoints(run), step)
+    (newest / "counters.json").write_text(counts)
+    write_manifest(newest)
+    assert step_of(Checkpoints(run, said.append).latest()) == 1
+    assert said[0].startswith("the checkpoint 000000000002 is damaged (counters.json cannot be used: ")

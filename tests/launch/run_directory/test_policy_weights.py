@@ -1,5 +1,7 @@
 """The weights of a policy: what is written is read again, and what does not fit or is damaged is refused by name."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -59,3 +61,14 @@ def test_a_damaged_file_is_named(tmp_path):
         damaging(path)
         with pytest.raises(CallboardError, match="best.npz is damaged; replace it by a copy"):
             load_weights(path, policy(0.0).variables)
+
+
+def test_only_regular_files_without_compression_are_read(tmp_path):
+    np.savez(tmp_path / "weights.npz", names=np.array(["w"]), weight_0000=np.zeros(3))
+    assert read_policy(tmp_path / "weights.npz").values[0].shape == (3,)
+    np.savez_compressed(tmp_path / "bomb.npz", names=np.array(["w"]), weight_0000=np.zeros(10**6))
+    (tmp_path / "link.npz").symlink_to(tmp_path / "weights.npz")
+    os.mkfifo(tmp_path / "pipe.npz")
+    for name in ("bomb", "link", "pipe"):
+        with pytest.raises(CallboardError, match=rf"{name}.npz is damaged"):
+            read_policy(tmp_path / f"{name}.npz")

@@ -49,6 +49,15 @@ def test_trials_are_read_as_they_were_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["trials.json"]
 
 
+def test_reports_that_are_no_numbers_are_kept_as_json(tmp_path):
+    written = trial(0, [(1000, float("nan")), (2000, float("inf")), (3000, 5.0)])
+    directory = TuneDirectory(tmp_path)
+    directory.write_trials([written])
+    assert "NaN" not in directory.trials.read_text() and "Infinity" not in directory.trials.read_text()
+    read = directory.read_trials()[0]
+    assert (read.best, [steps for steps, _ in read.reports]) == (5.0, [1000, 2000, 3000])
+
+
 def test_the_table_begins_with_the_best(capsys):
     trials = [
         trial(0, [(5000, 21.5)], state="stopped early"),

@@ -1,6 +1,11 @@
 """Counters add up the totals that incarnations of nodes report."""
 
-from callboard.launch.nodes.coordination.counters import Counters
+import types
+
+import pytest
+
+from callboard.launch.nodes.coordination.counters import CounterFile, Counters
+from callboard.launch.run_directory.layout import RunDirectory
 
 
 def test_a_running_node_reports_its_totals_again_to_a_restarted_coordinator():
@@ -23,3 +28,28 @@ def test_a_late_report_does_not_decrease_a_counter():
     counters.update("actor/0#a", {"environment_steps": 120})
     counters.update("actor/0#a", {"environment_steps": 80})
     assert counters.total("environment_steps") == 120
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"past": {"environment_steps": "x"}}',
+        '{"past": 5}',
+        '{"past": {"environment_steps": 1e999}}',
+        f'{{"past": {{"environment_steps": {"9" * 400}}}}}',
+        f'{{"past": {{"environment_steps": {2**63}}}}}',
+        '{"past": {"environment_steps": -4}}',
+        '{"past": {"environment_steps": 1.5}}',
+        '{"past": {"environment_steps": true}}',
+        '{"past": {"environment_steps": NaN}}',
+        "[" * 100_000,
+        "[]",
+        "{",
+    ],
+)
+def test_a_file_without_counts_is_ignored(content, tmp_path):
+    run = types.SimpleNamespace(directory=RunDirectory(tmp_path), parts=[])
+    run.directory.counters.write_text('{"past": {"environment_steps": 7}}')
+    assert CounterFile(run).load().total("environment_steps") == 7
+    run.directory.counters.write_text(content)
+    assert CounterFile(run).load().totals.get("environment_steps", 0) == 0
