@@ -19,6 +19,7 @@ from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_settings
 from ..atomic_files import write_file
 from ..callbacks import Callbacks
+from ..caller_words import argument
 from ..errors import CallboardError, suggestion
 from ..guarded_files import read_regular
 from ..nested_settings import Field, declared_fields, from_values, values_of
@@ -190,16 +191,21 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Experiment:
+def read_experiment(run: str | pathlib.Path, options: Sequence[str] = (), trust: bool = False) -> Experiment:
     """Returns the experiment of a run directory, with options merged into it, see `read_settings`."""
-    return read_settings(run, options).experiment()
+    return read_settings(run, options, trust).experiment()
 
 
-def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Settings:
+def read_settings(run: str | pathlib.Path, options: Sequence[str] = (), trust: bool = False) -> Settings:
     """Returns the settings of a run directory, which may be a URL, with options merged into them.
 
+    Args:
+      run: the run directory.
+      options: options of the command that change settings.
+      trust: whether the directory may belong to another user.
+
     Raises:
-      CallboardError: the directory contains no run.
+      CallboardError: the directory contains no run, or one of another user.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as local:
         directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
@@ -207,6 +213,8 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Setti
             Storage(str(run)).fetch(directory.experiment.name, directory.path)
         if not str(run) or not os.path.lexists(directory.experiment):
             raise CallboardError(f"there is no run in {str(run) or repr('')}: it has no experiment.yaml")
+        if not trust and not is_url(run):
+            directory.check_owner(f"give {argument('trust')}")
         recipe = _read_recipe_file(directory.experiment, links=False)
         text = read_regular(directory.experiment).decode("utf-8-sig")
     if text.startswith("---") and not text.endswith("...\n"):

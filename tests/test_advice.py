@@ -26,6 +26,7 @@ from callboard.launch.experiments.option_parsing import converted_text
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.run import run
 from callboard.launch.settings import recipe_names, setting_fields
+from callboard.launch.trained.saved_runs import evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("networks", "environments", "replay", "agents", "launch")
@@ -155,7 +156,8 @@ def test_arguments_that_messages_name_exist_and_take_the_value():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "argument"
     ]
     assert len(calls) > 5
-    in_python = {*inspect.signature(run).parameters, *Experiment.__dataclass_fields__}
+    in_python = {name for call in (run, evaluate) for name in inspect.signature(call).parameters}
+    in_python |= set(Experiment.__dataclass_fields__)
     for name, *value in calls:
         assert has_option(None, name.replace("_", "-")) and name in in_python
         assert name != "launcher" or value[0] in LAUNCHERS

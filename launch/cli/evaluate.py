@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         raise CallboardError("--episodes and --steps are two measures of how much to play; leave one of them out")
     if known.render is not None:
         check_display()
-    experiment = read_run(known.run, settings)
+    experiment = read_run(known.run, settings, known.trust)
     from ..trained.evaluation import evaluate_run, with_evaluation_settings
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)

@@ -39,14 +39,14 @@ def define_experiment(agent: str | None, recipe: str | None, options: Sequence[s
     return parse_settings(agent, read_recipe(recipe) if recipe is not None else {}, options)
 
 
-def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence[str]) -> Settings:
+def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence[str], trust: bool = False) -> Settings:
     """Returns the settings of a run that is resumed: those in its directory, changed by options."""
     run_dir = dict(option_values(options)).get("--run-dir")
     if run_dir is None:
         raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
     if recipe:
         raise CallboardError("a run is resumed with its own settings, which options may change; leave --recipe out")
-    settings = read_settings(run_dir, options)
+    settings = read_settings(run_dir, options, trust)
     if agent not in (None, settings.agent):
         raise CallboardError(f"the run in {run_dir} trains {settings.agent}, not {agent}; leave the agent out")
     return settings

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("directory", type=pathlib.Path, help="the directory of the SavedModel, new or empty")
     known = parser.parse_args(arguments)
     # The environment is not needed: the run has saved its spaces.
-    experiment = read_settings(known.run).experiment()
+    experiment = read_settings(known.run, trust=known.trust).experiment()
     from ..trained.export import export_run
 
     with local_copy(known.run, known.checkpoint) as directory:

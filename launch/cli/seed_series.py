@@ -1,10 +1,12 @@
 """`callboard train --seeds`: the same experiment with several seeds, one run after the other."""
 
+import os
 import pathlib
 import shlex
 from collections.abc import Sequence
 
 from ... import environments
+from ...caller_words import argument
 from ...errors import CallboardError
 from ...setting_types import converted
 from ..comparison.compared_runs import compare_runs
@@ -40,6 +42,22 @@ def is_series(options: Sequence[str]) -> bool:
     """Returns whether `--run-dir` in options is the directory of several seeds."""
     run_dir = dict(option_values(options)).get("--run-dir")
     return run_dir is not None and not is_url(run_dir) and SeriesDirectory(pathlib.Path(run_dir)).exists
+
+
+def check_series_owner(options: Sequence[str]) -> None:
+    """Refuses a series of another user in `--run-dir`, whose settings name code that would run as this one.
+
+    Raises:
+      CallboardError: it belongs to another user.
+    """
+    path = pathlib.Path(dict(option_values(options)).get("--run-dir", "."))
+    directory = SeriesDirectory(path)
+    for part in (path, directory.settings("")):
+        if os.path.lexists(part) and part.lstat().st_uid != os.geteuid():
+            raise CallboardError(
+                f"the runs in {path} belong to another user, and their settings name code that would run as you; look "
+                f"at {part} first, and if you trust it, give {argument('trust')}"
+            )
 
 
 def train_seeds(

@@ -24,7 +24,8 @@ from .experiment_options import (
 )
 from .launcher_options import launcher_help, parse_launcher
 from .private_network import run_in_private_network
-from .seed_series import is_series, train_seeds
+from .run_arguments import add_trust
+from .seed_series import check_series_owner, is_series, train_seeds
 
 _OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network", "of_series")
 """Options of the command that are not passed to each run of several seeds."""
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         help=f"{', '.join(LAUNCHERS)}, or package.module:Class; {DEFAULT_LAUNCHER} by default",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run, or the runs of --seeds, in --run-dir")
+    add_trust(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a run that is in --run-dir")
     parser.add_argument("--seeds", help="run once with each of these seeds, such as 1,2,3, one after the other")
     parser.add_argument(
@@ -67,10 +69,15 @@ def main(arguments: Sequence[str]) -> int:
     if known.seeds is not None or (known.resume and is_series(options)):
         of_launcher, _ = split_options(given_options, launcher_options(launcher_class(known.launcher)))
         settings = None if known.resume else define_experiment(agent, known.recipe, options)
+        if known.resume and not known.trust:
+            check_series_owner(options)
         return train_seeds(
             known.seeds, settings, launcher, options, [*_options_of_each_run(parser, known), *of_launcher]
         )
-    settings = (redefine_experiment if known.resume else define_experiment)(agent, known.recipe, options)
+    if known.resume:
+        settings = redefine_experiment(agent, known.recipe, options, known.trust)
+    else:
+        settings = define_experiment(agent, known.recipe, options)
     given = [name[2:].replace("-", "_") for name, _ in option_values(options)]
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)

@@ -68,6 +68,22 @@ class RunDirectory:
         """Returns the directory, which exists, with its identity."""
         return dataclasses.replace(self, identity=DirectoryIdentity.of(self.path))
 
+    def check_owner(self, otherwise: str) -> None:
+        """Refuses a run of another user, whose settings name code that would run as this one.
+
+        Args:
+          otherwise: what to do if the run is trusted, for the message.
+
+        Raises:
+          CallboardError: its directory or its settings belong to another user.
+        """
+        for status in (os.stat(self.path), os.lstat(self.experiment)):
+            if status.st_uid != os.geteuid():
+                raise CallboardError(
+                    f"the run in {self.path} belongs to another user, and its settings name code that would run as "
+                    f"you; look at experiment.yaml first, and if you trust it, {otherwise}"
+                )
+
     @property
     def is_lost(self) -> bool:
         """Whether `check_same` raises an error."""

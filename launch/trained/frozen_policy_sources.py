@@ -1,6 +1,7 @@
 """Where the frozen policies of a run come from: the agents and weights of other runs."""
 
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from ..experiment import Experiment
 from ..experiments.policy_plan import make_plan
 from ..experiments.policy_settings import FrozenPolicy
 from ..experiments.warm_start_settings import check_source_exists
+from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import read_policy
 from ..run_directory.remote_storage import is_url, local_copy
 from ..run_directory.run_reference import RunReference, parse_run_reference
@@ -43,7 +45,10 @@ def frozen_agent(policy: FrozenPolicy) -> Agent:
     Raises:
       CallboardError: there is no such run.
     """
-    return read_experiment(_existing(policy).run).agent
+    run = _existing(policy).run
+    if not is_url(run):
+        RunDirectory(pathlib.Path(run)).check_owner("copy the run, for example with cp -r")
+    return read_experiment(run).agent
 
 
 def read_frozen(policy: FrozenPolicy) -> FrozenPolicyWeights:

@@ -19,6 +19,7 @@ def load_policy(
     mode: Literal["greedy", "sampled"] | None = None,
     seed: int | None = None,
     epsilon: float | None = None,
+    trust: bool = False,
 ) -> ActingPolicy:
     """Returns a policy that acts on observations, without its environment and without actors.
 
@@ -33,6 +34,7 @@ def load_policy(
         evaluations.  An export always acts as those of its run.
       seed: seed of sampled actions; None is that of the run.  An export samples with new seeds.
       epsilon: rate of random actions, for agents that learn action values; None is that of the run's evaluations.
+      trust: whether the run may belong to another user: its settings name code, which is run.
 
     Returns:
       The policy; see `ActingPolicy`.
@@ -51,7 +53,7 @@ def load_policy(
         exported = read_export(pathlib.Path(source))
         return ActingPolicy(exported.policy, exported.spec)
     reference = parse_run_reference(source)
-    experiment = with_evaluation_settings(read_experiment(reference.run), mode, epsilon, seed)
+    experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, epsilon, seed)
     with local_copy(reference.run, reference.checkpoint) as directory:
         spec = saved_spec(directory)
         if spec is None:

@@ -27,6 +27,7 @@ def evaluate(
     seed: int | None = None,
     env: Any = None,
     env_options: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> EvaluationResult:
     """Plays whole episodes with the policy of a run.
 
@@ -43,25 +44,27 @@ def evaluate(
       env: another environment with the same spaces, a name, a class or a function; None for the run's own.  A function
         without a name, such as a lambda, has to be given again.
       env_options: options of the environment; None for the run's own, or for none if another one is named.
+      trust: whether the run may belong to another user: its settings name code, which is run.
 
     Raises:
       CallboardError: there is no such run or checkpoint, or an argument is wrong.
     """
     episodes = converted("episodes", episodes, PositiveInt)
     reference = parse_run_reference(run)
-    experiment = with_environment(read_experiment(reference.run), env, env_options)
+    experiment = with_environment(read_experiment(reference.run, trust=trust), env, env_options)
     experiment = with_evaluation_settings(experiment, mode, epsilon, seed)
     with local_copy(reference.run, reference.checkpoint) as directory:
         played = evaluate_run(experiment, directory, episodes, reference.checkpoint, 0, lambda text: None)
     return evaluation_result(played.episodes, played.metrics)
 
 
-def export(run: str | os.PathLike[str], path: str | os.PathLike[str]) -> Export:
+def export(run: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: bool = False) -> Export:
     """Writes the policy of a run as a SavedModel, see docs/export.md; its environment is not needed.
 
     Args:
       run: as in `evaluate`.
       path: directory of the SavedModel, new or empty.
+      trust: as in `evaluate`.
 
     Returns:
       The file of the weights, and the inputs and outputs of the SavedModel.
@@ -71,7 +74,8 @@ def export(run: str | os.PathLike[str], path: str | os.PathLike[str]) -> Export:
     """
     reference = parse_run_reference(run)
     with local_copy(reference.run, reference.checkpoint) as directory:
-        return export_run(read_experiment(reference.run), directory, pathlib.Path(path), reference.checkpoint)
+        experiment = read_experiment(reference.run, trust=trust)
+        return export_run(experiment, directory, pathlib.Path(path), reference.checkpoint)
 
 
 def with_environment(experiment: Experiment, env: Any, options: Mapping[str, Any] | None) -> Experiment:
