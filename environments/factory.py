@@ -46,6 +46,7 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "envpool:": (".adapters.envpool", "envpool"),
         "dm_control:": (".adapters.dm_control", "dm_control"),
         "bsuite:": (".adapters.behavior_suite", "bsuite"),
+        "external:": (".external.simulators", "external"),
     }
 )
 _GYMNASIUM = (".adapters.gymnasium_registry", "gymnasium")
@@ -82,8 +83,9 @@ def make(
       env: a Gymnasium id (`CartPole-v1`), a user's class or function, by its name (`package.module:factory`) or itself,
         a game of Atari (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), an
         environment of EnvPool (`envpool:Pong-v5`), dm_control (`dm_control:walker-walk`) or bsuite (`bsuite:catch/0`),
-        or `gymnasium:` followed by an id, to make it with Gymnasium itself; or a list of these or of
-        `WeightedEnvironment`s, which share the slots.
+        `gymnasium:` followed by an id, to make it with Gymnasium itself, or `external:` followed by the path of a
+        spaces file, for simulators that connect to a policy server; or a list of these or of `WeightedEnvironment`s,
+        which share the slots.
       batch_size: the number of environments, at least 1.
       seeds: one seed per environment, each at least 0.
       options: options of the environment; see `make_gymnasium`, `make_factory`, `make_minigrid`, `make_envpool`,

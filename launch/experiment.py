@@ -44,6 +44,7 @@ from .experiments.experiment_checks import (
 )
 from .experiments.policy_checks import check_all_policies, check_one_policy
 from .experiments.policy_plan import Layouts, PolicyPlan
+from .experiments.policy_server_settings import check_policy_server, fit_policy_server
 from .experiments.policy_settings import made_policies, parse_policies
 from .experiments.warm_start_settings import check_parts
 from .loggers.metric_logger import check_loggers, require_package
@@ -166,12 +167,21 @@ class Experiment:
         or separated by commas.  See docs/guides/loggers.md.
       prometheus_port: port at which the coordinator serves the newest metrics for Prometheus; None for no server.
       prometheus_host: address at which it listens; `0.0.0.0` for all interfaces of its machine.
+      policy_server: address `HOST:PORT` at which simulators connect, in place of actors, see
+        docs/guides/external_simulators.md; `actors * envs_per_actor` episodes can be open at a time.  None for no
+        server.
+      spaces: path of a JSON file with the spaces of those simulators, in place of `env`; the run has then no evaluator.
+      policy_server_silence: seconds without a request after which a simulator's episode is cut off.
+      policy_server_token_file: file with the token that simulators send; None makes one, `policy_server_token` in the
+        run directory.
+      policy_server_certificate: PEM file of a certificate, with which the server speaks HTTPS; None for HTTP.
+      policy_server_key: PEM file of its private key; None if the certificate's file holds it.
       run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
         `runs/`.
     """
 
     agent: Agent
-    env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment]
+    env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment] = ""
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
     env_processes: bool = False
@@ -225,6 +235,12 @@ class Experiment:
     loggers: str | tuple[str, ...] = ()
     prometheus_port: Port | None = None
     prometheus_host: str = "127.0.0.1"
+    policy_server: str | None = None
+    spaces: str | None = None
+    policy_server_silence: Seconds = 60.0
+    policy_server_token_file: str | None = None
+    policy_server_certificate: str | None = None
+    policy_server_key: str | None = None
     run_dir: str | pathlib.Path | None = None
 
     if not TYPE_CHECKING:
@@ -233,7 +249,7 @@ class Experiment:
             # Before the constructor of the dataclass, which knows no similar names.
             agent = arguments[0] if arguments else named.get("agent")
             check_argument_names(cls, named, _arguments_of_agent(agent))
-            if (arguments or named) and len(arguments) < 2 and "env" not in named:
+            if (arguments or named) and len(arguments) < 2 and not {"env", "spaces"} & set(named):
                 raise CallboardError('name an environment: Experiment(agent, env="CartPole-v1")')
             return super().__new__(cls)
 
@@ -257,6 +273,7 @@ class Experiment:
         convert_arguments(self)
         if options:
             object.__setattr__(self, "env_options", {**options, **self.env_options})
+        fit_policy_server(self)
         callback_settings(self.callbacks)
         if self.policies and self.agent is not None:
             policies = parse_policies(self.policies, agent_name(self.agent), values_of(self.agent))
@@ -269,6 +286,7 @@ class Experiment:
           CallboardError: names the problem and a valid value, in one line.
         """
         check_ranges(self)
+        check_policy_server(self)
         check_node_counts(self)
         check_shares(self)
         check_evaluations(self)
@@ -325,6 +343,11 @@ class Experiment:
     def policy_layout(self, plan: PolicyPlan, policy: str) -> Layout:
         """Returns the layout of a policy of a plan."""
         return plan.layout(policy, self.layout(plan.slots[policy].spec))
+
+    @property
+    def acting_nodes(self) -> int:
+        """Number of actor nodes: a policy server stands for all actors."""
+        return self.actors if self.policy_server is None else 1
 
     @property
     def trained(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from .nodes.acting.remote_actor import RemoteActorNode
 from .nodes.coordination.coordinator import Coordinator
 from .nodes.evaluation.evaluator import EvaluatorNode
 from .nodes.inference.inference import InferenceNode
+from .nodes.inference.policy_server import PolicyServerNode
 from .nodes.learning.learner import LearnerNode
 from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
 from .nodes.replay import ReplayNode
@@ -32,6 +33,8 @@ POLICIES: dict[str, NodePolicy] = {
     "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0, single_arena=True),
     "coordinator": NodePolicy(stop_order=5, keeps=True),
 }
+
+POLICY_SERVER = dataclasses.replace(POLICIES["inference"], stop_order=POLICIES["actor"].stop_order)
 
 # With several learners, the first ends before all others: its current step needs the others and their data.
 FIRST_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=0)
@@ -91,6 +94,8 @@ def make_program(run: Run) -> lp.Program:
             nodes = {name: of_policy[index % len(of_policy)] for name, of_policy in inference.items() if of_policy}
             shared = {"coordinator": coordinator, "learners": learners, "replays": replays, "inference": nodes}
             add("actor", index, MultiPolicyActorNode, index=index, **shared)
+    elif run.experiment.policy_server is not None:
+        add("actor", 0, PolicyServerNode, index=0, policy=POLICY_SERVER, **shared)
     else:
         for index in range(run.experiment.actors):
             if inference[""]:

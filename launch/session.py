@@ -350,6 +350,8 @@ class Session:
         """
         if not callable(function):
             raise CallboardError(f"for_each_environment needs a function of an environment, not {function!r}")
+        if self._experiment.policy_server is not None:
+            raise CallboardError("the environments of a policy server are elsewhere: no function can be called on them")
         actors = [f"actor/{index}" for index in range(self._experiment.actors)]
         replies = self._running().command(actors, "for_each_environment", function)
         return [result for actor in actors for result in replies[actor]]

@@ -22,6 +22,7 @@ PAGES = {
     "environments": "Environments",
     "guides/callback": "Metrics and callbacks",
     "guides/curriculum": "Tasks and curricula",
+    "guides/external_simulators": "External simulators",
     "guides/loggers": "Metrics for other services",
     "guides/multi_agent": "Several agents",
     "guides/own_node": "A node in the graph",

@@ -108,6 +108,11 @@ class Launcher(abc.ABC):
                 f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "
                 f"set learners to 1, or use {argument('launcher', 'processes')}"
             )
+        if experiment.policy_server is not None and (self.one_thread or not self.on_this_machine):
+            raise CallboardError(
+                f"the {self.name} launcher has no process on this machine that could serve policy_server; use "
+                f"{argument('launcher', 'processes')}"
+            )
         if not self.on_this_machine and experiment.learner_devices == "all":
             raise CallboardError(
                 "learner_devices 'all' is not known before a learner starts on its machine; set it to a number"

@@ -106,6 +106,14 @@ _REPLAY = (
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items", bookkeeping=True),
 )
 _INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
+_POLICY_SERVER = (
+    Metric("policy_server/open_episodes", "episodes of simulators that have not ended"),
+    Metric(
+        "policy_server/cut_off_episodes",
+        "episodes that were cut off since the server started, by their simulators or because these were silent",
+    ),
+    Metric("policy_server/requests_per_batch", "mean requests that shared a forward pass, since the server started"),
+)
 POLICY_METRICS = (
     Metric("POLICY/learner_steps", "learner steps of the policy, over the whole run", "steps"),
     Metric("POLICY/agent_steps", "actions of its agents that were executed, over the whole run", "steps"),
@@ -132,6 +140,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
         "Central inference": _INFERENCE,
+        "Policy server": _POLICY_SERVER,
         "Several policies": POLICY_METRICS,
     }
 )

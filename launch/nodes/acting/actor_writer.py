@@ -9,7 +9,7 @@ from ....agents import Agent
 from ....agents.acting import Actor, Episode
 from ....agents.weights import WeightClient
 from ....data import Layout, Nest, Record, Version
-from ....replay import ReplayHandle, Writer
+from ....replay import Pace, ReplayHandle, Writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
@@ -62,6 +62,7 @@ class ActorWriter:
       networks: the networks that act, see `Agent.make_writer`.
       finished: returns whether the learner has made its last step: from then on, since nothing takes data from replay
         and there are no newer weights, the actor waits for neither, and writes nothing.
+      make_pacer: makes what decides when the actor with an index may begin a sequence, for agents with a pace.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ActorWriter:
         seconds_short_of_data: Callable[[int], float],
         networks: Any,
         finished: Callable[[], bool] = lambda: False,
+        make_pacer: Callable[[Pace, int], Pacer] = Pacer,
     ):
         self._agent = agent
         self._layout = layout
@@ -83,6 +85,7 @@ class ActorWriter:
         self._seconds_short_of_data = seconds_short_of_data
         self._networks = networks
         self._finished = finished
+        self._make_pacer = make_pacer
         self._writes = True
         self.seconds_waited = 0.0
         """Seconds for which `caught_up` has waited for replay to accept data."""
@@ -105,8 +108,8 @@ class ActorWriter:
     def close(self) -> None:
         self._writer.close()
 
-    def caught_up(self) -> bool:
-        """Waits briefly for replay to accept earlier data; returns False if it does not, or was replaced."""
+    def caught_up(self, timeout: float = _READY_SECONDS) -> bool:
+        """Waits up to `timeout` seconds for replay to accept earlier data; returns False if not, or it was replaced."""
         # For good: a coordinator that restarts forgets it for a moment.
         self._writes = self._writes and not self._finished()
         if not self._writes:
@@ -114,7 +117,7 @@ class ActorWriter:
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         begun = time.monotonic()
-        ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
+        ready = self.ready(timeout, max_pending=0 if complete else None)
         self.seconds_waited += time.monotonic() - begun
         if self._replay.incarnation(self._shard) == self._incarnation:
             return ready
@@ -137,6 +140,11 @@ class ActorWriter:
         """Counts a record; returns True if an observation without an action must follow, to end the sequence."""
         return self._pacer is not None and self._pacer.count_timestep()
 
+    def rest(self) -> None:
+        """Takes notice that the next timestep may come much later, also in the middle of a sequence."""
+        if self._pacer is not None:
+            self._pacer.rest()
+
     def flush(self, stop: threading.Event) -> None:
         """Waits until no items are pending, or until `stop` is set."""
         while self._writes and not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
@@ -145,5 +153,5 @@ class ActorWriter:
     def _begin(self) -> None:
         self._incarnation = self._replay.incarnation(self._shard)
         pace = self._agent.make_replay(self._layout).pace
-        self._pacer = None if pace is None else Pacer(pace, self._index)
+        self._pacer = None if pace is None else self._make_pacer(pace, self._index)
         self._writer: Writer = self._agent.make_writer(self._replay, self._layout, self._index, self._networks)

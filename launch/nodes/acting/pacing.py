@@ -76,6 +76,9 @@ class Pacer:
         self._has_begun = True
         self._begun = self._clock()
 
+    def rest(self) -> None:
+        """Takes notice that the next timestep may come much later."""
+
     def count_timestep(self) -> bool:
         """Counts a timestep; returns True if it completes the sequence."""
         self._has_begun = False

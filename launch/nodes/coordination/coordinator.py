@@ -80,7 +80,7 @@ class Coordinator(Node):
         self._counters_failed = False
         begun = any(self._counters.totals.values())
         self._rules = StoppingRules(run.experiment, self._counters.totals, clock, run.policies)
-        self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
+        self._budget = StepBudget(run.experiment.max_steps, run.experiment.acting_nodes, restarted=begun, now=clock())
         self._control_file = ControlFile(run)
         self._control = RunControl(run.controlled, len(self._policies))
         self._control.restore(self._control_file.load())

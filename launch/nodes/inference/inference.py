@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class _ServedActor:
 class InferenceNode(ReportingNode):
     """Acts for the actors `rank`, `rank + inference_nodes`, ..."""
 
-    served = ("act",)
+    served: ClassVar[tuple[str, ...]] = ("act",)
 
     def __init__(
         self,

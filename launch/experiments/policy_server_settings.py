@@ -1,0 +1,68 @@
+"""The settings of a policy server, and what a run with one cannot have."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+from typing import TYPE_CHECKING
+
+from ...environments.external.simulators import PREFIX
+from ...errors import CallboardError
+from ...install_commands import install_command
+from ..serving.access_token import read_token
+from ..serving.server_address import parse_address, tls_context
+
+if TYPE_CHECKING:
+    from ..experiment import Experiment
+
+_ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
+
+
+def fit_policy_server(experiment: Experiment) -> None:
+    """Sets the fields that follow from those of the policy server, in an experiment that is being made."""
+    if experiment.spaces is not None and not experiment.env:
+        # A resumed run may be started in another directory.
+        object.__setattr__(experiment, "spaces", os.path.abspath(experiment.spaces))
+        object.__setattr__(experiment, "env", f"{PREFIX}{experiment.spaces}")
+    if isinstance(experiment.env, str) and experiment.env.startswith(PREFIX):
+        # Nothing can be played here.
+        object.__setattr__(experiment, "evaluator", False)
+    if experiment.policy_server is not None and isinstance(experiment.actors, int):
+        # Each simulator is an actor of its own, which waits for no other.
+        object.__setattr__(experiment, "actors", experiment.actors * experiment.envs_per_actor)
+        object.__setattr__(experiment, "envs_per_actor", 1)
+
+
+def check_policy_server(experiment: Experiment) -> None:
+    """Rejects settings that a run with a policy server cannot have, and those that only such a run has.
+
+    Raises:
+      CallboardError: names the setting and what to do.
+    """
+    given = [name for name in _ONLY_WITH_SERVER if getattr(experiment, name) is not None]
+    external = isinstance(experiment.env, str) and experiment.env.startswith(PREFIX)
+    if experiment.policy_server is None:
+        if given or external:
+            name = given[0] if given else f"env {PREFIX}"
+            raise CallboardError(f"{name} is for simulators that connect: set policy_server, such as 127.0.0.1:8650")
+        return
+    if importlib.util.find_spec("aiohttp") is None:
+        raise CallboardError(f"policy_server needs aiohttp: {install_command('callboard[policy-server]')}")
+    parse_address(experiment.policy_server)
+    tls_context(experiment.policy_server_certificate, experiment.policy_server_key)
+    if experiment.policy_server_token_file is not None:
+        read_token(pathlib.Path(experiment.policy_server_token_file))
+    if experiment.spaces is not None and experiment.env != f"{PREFIX}{experiment.spaces}":
+        raise CallboardError("env and spaces both define the spaces: leave spaces out")
+    refused = {
+        "inference central": experiment.inference != "local",
+        "policies": bool(experiment.policies),
+        "env_previous_inputs": experiment.env_previous_inputs,
+        "learners above 1": experiment.learners > 1,
+        "episode_metrics and callbacks of episodes": experiment.watches_episodes,
+        "curriculum": bool(experiment.curriculum),
+    }
+    for name, is_set in refused.items():
+        if is_set:
+            raise CallboardError(f"a policy server does not step its simulators, and has no {name}: leave it out")

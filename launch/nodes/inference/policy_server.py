@@ -1,0 +1,177 @@
+"""The node that acts for simulators which connect from outside: central inference whose requests come over HTTP."""
+
+import functools
+import logging
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....agents.acting import policy_seed
+from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
+from ....data import Version
+from ....replay import GradientQueue, SequenceQueue
+from ...experiments.checked_run import Run
+from ...serving.access_token import make_token, read_token
+from ...serving.episode_server import EpisodeServer
+from ...serving.place_pacing import PlacePacer, SharedPace
+from ...serving.places import RecordedPlace
+from ...serving.server_address import parse_address, tls_context
+from ...serving.wire_format import WireFormat
+from ..acting.actor_writer import ActorWriter
+from ..acting.environment_node import POLL_SECONDS
+from ..node import NodeContext, NodeHandle
+from ..reports.reporting import Report
+from ..reports.step_budget import StepLease
+from .inference import InferenceNode
+
+if TYPE_CHECKING:
+    from ...serving.http_door import HttpDoor
+
+
+class PolicyServerNode(InferenceNode):
+    """Stands for all actors of a run: each of its places is an actor with one environment, which is a simulator."""
+
+    served: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        index: int,
+        coordinator: NodeHandle,
+        learner: NodeHandle,
+        replay: Sequence[NodeHandle],
+    ):
+        super().__init__(context, run, index, coordinator, learner, replay)
+        self._run = run
+        self._incarnation = 0
+        self._lease = StepLease()
+        self._door: HttpDoor | None = None
+        self._episodes: EpisodeServer | None = None
+
+    def setup(self) -> None:
+        incarnation = self.reporter.incarnation()
+        if incarnation is None:
+            return
+        self._incarnation = incarnation
+        self.context.progress.works_slowly("building networks")
+        super().setup()
+        if not self._set_up.is_set():
+            return
+        experiment = self._experiment
+        replay = experiment.agent.make_replay(self._layout)
+        reads_queue = isinstance(replay, SequenceQueue | GradientQueue)
+        shared = None if replay.pace is None else SharedPace(replay.pace, experiment.actors)
+        self._episodes = EpisodeServer(
+            functools.partial(self._make_place, shared),
+            experiment.actors,
+            self._infer_places,
+            self._newest_version,
+            experiment.policy_server_silence,
+            # Where exploration depends on the place, simulators take turns in all of them.
+            rotates=not reads_queue,
+            may_step=self._may_step,
+        )
+        self._open_door(self._episodes, reads_queue)
+
+    def step(self) -> None:
+        """Answers the requests that have arrived."""
+        if self._episodes is None:
+            self.context.stop.wait(POLL_SECONDS)
+            return
+        self.context.progress.works("serving")
+        self._weights.apply()
+        self._episodes.serve_once()
+
+    def finish(self) -> None:
+        self.release()
+        super().finish()
+
+    def release(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        if self._episodes is not None:
+            episodes, self._episodes = self._episodes, None
+            episodes.close()
+
+    def renew_lease(self, limit: int) -> None:
+        self._lease.renew(limit)
+
+    def seconds_waited(self) -> dict[str, float]:
+        return {}
+
+    def collect(self) -> Report:
+        episodes = self._episodes
+        if episodes is None:
+            return Report()
+        counts = {"environment_steps": episodes.environment_steps, "episodes": episodes.episodes}
+        values = {
+            "policy_server/open_episodes": float(episodes.open_episodes),
+            "policy_server/cut_off_episodes": float(episodes.cut_off),
+        }
+        if episodes.batches:
+            values["policy_server/requests_per_batch"] = episodes.requests / episodes.batches
+        ended = [(episode.episode_return, episode.length) for episode in episodes.take_ended()]
+        return Report(counts=counts, values=values, episodes=ended, lease=self._lease.request())
+
+    def _may_step(self) -> bool:
+        assert self._episodes is not None
+        return self._lease.acquire(self._episodes.environment_steps)
+
+    def _make_place(self, shared: SharedPace | None, index: int) -> RecordedPlace:
+        pacing = {} if shared is None else {"make_pacer": functools.partial(PlacePacer, shared=shared)}
+        writer = ActorWriter(
+            self._experiment.agent,
+            self._layout,
+            index,
+            self._replay_handle,
+            self.seconds_short_of_data,
+            self._networks,
+            lambda: self.has_finished(""),
+            **pacing,
+        )
+        seed = policy_seed(self._experiment.seed, index, self._incarnation)
+        return RecordedPlace(index, self._policy.initial_state(1), seed, writer)
+
+    def _infer_places(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
+        # Each new batch size is compiled.
+        self.context.progress.works_slowly("in forward pass")
+        return self._policy(requests)
+
+    def _newest_version(self) -> Version:
+        assert self._weights.version is not None
+        return self._weights.version
+
+    def _open_door(self, episodes: EpisodeServer, reads_queue: bool) -> None:
+        # aiohttp, which it needs, is installed where there are policy servers.
+        from ...serving.http_door import HttpDoor
+
+        experiment = self._experiment
+        assert experiment.policy_server is not None
+        address = parse_address(experiment.policy_server)
+        tls = tls_context(experiment.policy_server_certificate, experiment.policy_server_key)
+        given = experiment.policy_server_token_file
+        path = self._run.directory.path / "policy_server_token" if given is None else pathlib.Path(given)
+        token = make_token(path) if given is None else read_token(path)
+        wire = WireFormat(self._layout.spec)
+        has_memory = self._layout.state != ()
+        refusal = ""
+        if reads_queue:
+            refusal = "this agent learns from its own actions only: leave action out, or train one that has a replay"
+        elif has_memory:
+            refusal = "this agent's memory contains its own actions: leave action out, or train one without memory"
+        self._door = HttpDoor(episodes, wire, address, token, tls, experiment.actors, lambda: refusal, self._health)
+        self._door.start()
+        url = address.url(tls is not None)
+        logging.info("policy server at %s", url)
+        if not self._incarnation:
+            shown = f"token {token}" if given is None else f"its token is in {given}"
+            self.context.notify(f"policy server at {url}, {experiment.actors} places; {shown}")
+            if not address.is_loopback and tls is None:
+                self.context.notify(
+                    "the policy server sends its token and all data unencrypted over the network: set "
+                    "policy_server_certificate, or listen at 127.0.0.1"
+                )
+
+    def _health(self) -> dict[str, Any]:
+        return {"learner_step": self.weights_step()}

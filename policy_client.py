@@ -1,0 +1,266 @@
+"""A client of Callboard's policy server: one file for any Python from 3.9 on, without Callboard or other packages.
+
+Copy it next to your simulator.
+
+    client = PolicyClient("http://127.0.0.1:8650", token)
+    episode = client.begin(observation)
+    while True:
+        observation, reward, terminated, truncated = simulate(episode.action)
+        if terminated or truncated:
+            episode.end(reward, observation, terminated)
+            break
+        episode.step(reward, observation)
+
+Observations are numbers, lists, NumPy arrays, or dictionaries and tuples of them, as in the server's spaces.  Where
+NumPy is installed, arrays travel as bytes and actions are arrays; otherwise they are lists.  If the connection fails,
+the client repeats the request until `patience` seconds have passed; the server records a repeated one once.
+"""
+
+# Annotations that Python 3.9 cannot evaluate are never evaluated.
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import struct
+import time
+import urllib.parse
+import uuid
+from typing import Any
+
+try:
+    import numpy
+except ImportError:
+    numpy = None  # type: ignore[assignment]
+
+_RETRY_SECONDS = 0.2
+_WAIT_CODES = ("wait", "closed")
+
+
+class ServerError(Exception):
+    """The server has refused a request.
+
+    Args:
+      status: the HTTP status.
+      code: what programs distinguish it by, such as `bad_request`, `unauthorized` or `full`.
+      message: what is wrong, and how to fix it.
+    """
+
+    def __init__(self, status: int, code: str, message: str):
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class EpisodeLost(ServerError):
+    """The server does not know the episode any more: it was silent for too long, or the server was restarted.
+
+    Begin another one.
+    """
+
+
+class ServerUnreachable(ConnectionError):
+    """The server has not answered for `patience` seconds."""
+
+
+class PolicyClient:
+    """Talks to a policy server over one connection; each thread and each process needs a client of its own.
+
+    Args:
+      url: address of the server, such as `http://127.0.0.1:8650`.
+      token: the token that the server has shown.
+      ca_file: PEM file of the certificate that has signed the server's, for `https`; None for the system's.
+      patience: seconds for which a request is repeated while the server does not answer, or is not ready.
+      timeout: seconds to wait for the answer to one request.
+    """
+
+    def __init__(
+        self, url: str, token: str, ca_file: str | None = None, patience: float = 120.0, timeout: float = 30.0
+    ):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no address of a policy server: write http://HOST:PORT")
+        self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
+        self._token = token
+        self._patience = patience
+        self._timeout = timeout
+        self._connection: http.client.HTTPConnection | None = None
+        self._action_space: Any = None
+
+    def begin(self, observation: Any, action: Any = None) -> Episode:
+        """Begins an episode with its first observation.
+
+        Args:
+          observation: as in the server's spaces.
+          action: the first action if you choose it yourself, for agents that learn from others' actions; None if the
+            policy chooses.
+        """
+        episode = Episode(self)
+        episode._send({"observation": observation, "action": action})
+        return episode
+
+    def spaces(self) -> dict[str, Any]:
+        """Returns the spaces of observations and actions."""
+        return self._request("GET", "/v1/spaces")
+
+    def health(self) -> dict[str, Any]:
+        """Returns how the server does."""
+        return self._request("GET", "/v1/health")
+
+    def play(self, environment: Any, episodes: int = 1) -> list[float]:
+        """Plays episodes in an environment with Gymnasium's `reset` and `step`; returns their returns.
+
+        An episode that the server has lost is played again.
+        """
+        returns: list[float] = []
+        while len(returns) < episodes:
+            try:
+                observation, _ = environment.reset()
+                episode, total, ended = self.begin(observation), 0.0, False
+                while not ended:
+                    observation, reward, terminated, truncated, _ = environment.step(episode.action)
+                    total, ended = total + float(reward), bool(terminated or truncated)
+                    if ended:
+                        episode.end(reward, observation, terminated)
+                    else:
+                        episode.step(reward, observation)
+            except EpisodeLost:
+                continue
+            returns.append(total)
+        return returns
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _action(self, value: Any) -> Any:
+        if self._action_space is None:
+            self._action_space = self.spaces()["action"]
+        return _action(self._action_space, value)
+
+    def _request(self, method: str, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+        body = None if content is None else _packed(content)
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/octet-stream"}
+        begun = time.monotonic()
+        while True:
+            try:
+                status, answer = self._send(method, path, body, headers)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    raise
+                if time.monotonic() - begun > self._patience:
+                    raise ServerUnreachable(f"{self._host}:{self._port} does not answer: {error}") from error
+                time.sleep(_RETRY_SECONDS)
+                continue
+            if status == 200:
+                return answer
+            code, message = str(answer.get("code", "")), str(answer.get("error", ""))
+            if code in _WAIT_CODES or status == 429:
+                if time.monotonic() - begun <= self._patience:
+                    time.sleep(_RETRY_SECONDS if code != "wait" else 0.0)
+                    continue
+            kind = EpisodeLost if code in ("unknown_episode", "ended") else ServerError
+            raise kind(status, code, message)
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        connection = self._connection
+        if connection is None:
+            if self._tls is None:
+                connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+            else:
+                connection = http.client.HTTPSConnection(
+                    self._host, self._port, timeout=self._timeout, context=self._tls
+                )
+            self._connection = connection
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise http.client.HTTPException(f"status {response.status}, which is not JSON") from error
+        return response.status, answer if isinstance(answer, dict) else {}
+
+
+class Episode:
+    """An episode that `PolicyClient.begin` has begun."""
+
+    def __init__(self, client: PolicyClient):
+        self._client = client
+        self._sequence = 0
+        self.name = uuid.uuid4().hex
+        """The server's name of the episode."""
+        self.action: Any = None
+        """The action that follows the newest observation: the policy's, or that which you have chosen."""
+
+    def step(self, reward: float, observation: Any, action: Any = None) -> Any:
+        """Reports the reward of the last action and what was observed then; returns the next action."""
+        self._sequence += 1
+        self._send({"reward": float(reward), "observation": observation, "action": action})
+        return self.action
+
+    def end(self, reward: float, observation: Any, terminated: bool) -> None:
+        """Reports the end of the episode.
+
+        Args:
+          reward: the reward of the last action.
+          observation: the last observation.
+          terminated: whether the task itself ended; False at a time limit, or another end that is not part of the task.
+        """
+        self._sequence += 1
+        flag = "terminated" if terminated else "truncated"
+        self._send({"reward": float(reward), "observation": observation, flag: True})
+
+    def cut_off(self) -> None:
+        """Ends the episode where the simulator cannot continue it, so that its place is free at once."""
+        self._sequence += 1
+        self._send({"cut_off": True})
+
+    def _send(self, content: dict[str, Any]) -> None:
+        if content.get("action") is None:
+            content.pop("action", None)
+        answer = self._client._request(
+            "POST", "/v1/step", {"episode": self.name, "sequence": self._sequence, **content}
+        )
+        self.action = self._client._action(answer["action"]) if "action" in answer else None
+
+
+def _packed(content: dict[str, Any]) -> bytes:
+    """Returns the body of a request: the length of the JSON, the JSON, and the bytes of its arrays."""
+    arrays: list[bytes] = []
+    text = json.dumps(_plain(content, arrays)).encode()
+    return b"".join([struct.pack("<I", len(text)), text, *arrays])
+
+
+def _plain(value: Any, arrays: list[bytes]) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(part, arrays) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, arrays) for part in value]
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        if value.size < _FEW_NUMBERS or value.dtype == object:
+            return value.tolist()
+        little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+        offset = sum(map(len, arrays))
+        arrays.append(little.tobytes())
+        return {"raw": offset, "dtype": value.dtype.name, "shape": list(value.shape)}
+    return value
+
+
+_FEW_NUMBERS = 16
+"""Arrays with fewer numbers are as short in JSON."""
+
+
+def _action(space: Any, value: Any) -> Any:
+    """Returns an action as the environment takes it: numbers, or arrays if NumPy is installed."""
+    if "dict" in space:
+        return {key: _action(part, value[str(key)]) for key, part in space["dict"]}
+    if "tuple" in space:
+        return tuple(_action(part, inner) for part, inner in zip(space["tuple"], value))  # noqa: B905 (not in Python 3.9)
+    if numpy is None or not space["shape"]:
+        return value
+    return numpy.array(value, space.get("environment_dtype", space["dtype"]))

@@ -1,0 +1,256 @@
+"""Requests over HTTP: what is answered, and that every bad one is one clear error."""
+
+import base64
+import contextlib
+import json
+import socket
+import ssl
+import struct
+import subprocess
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+from open_door import FIRST, TOKEN, opened
+
+from callboard.errors import CallboardError
+from callboard.launch.serving.server_address import tls_context
+from callboard.policy_client import EpisodeLost, PolicyClient, ServerError, ServerUnreachable
+
+PLAIN = {"image": FIRST["image"].tolist(), "speed": [0.5, -2.0], "gear": 3}
+BEGIN = {"episode": "a", "sequence": 0, "observation": PLAIN}
+
+
+@pytest.fixture(scope="module")
+def served():
+    with opened() as door:
+        yield door
+
+
+def send(url, content, token=TOKEN, path="/v1/step", binary=False, method="POST"):
+    """Returns the status and the answer."""
+    body = content if isinstance(content, bytes | None) else json.dumps(content).encode()
+    headers = {"Content-Type": "application/octet-stream" if binary else "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, body, headers, method=method)) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_an_episode(served):
+    client = PolicyClient(served.url, TOKEN)
+    episode = client.begin(FIRST)
+    assert episode.action["turn"] == 3 and type(episode.action["turn"]) is int
+    np.testing.assert_allclose(episode.action["force"], [0.05, -0.2])
+    assert episode.action["force"].dtype == np.float32
+    action = episode.step(1.5, {**FIRST, "gear": 4})
+    assert action["turn"] == 1
+    np.testing.assert_array_equal(served.seen[-1].observation["image"][0], FIRST["image"])
+    assert float(served.seen[-1].reward[0]) == 1.5
+    episode.end(0.0, FIRST, terminated=True)
+    assert episode.action is None
+    with pytest.raises(EpisodeLost, match="has ended"):
+        episode.step(0.0, FIRST)
+
+
+@pytest.mark.parametrize("form", ["lists", "base64", "raw"])
+def test_forms_of_an_observation(served, form):
+    name = f"form-{form}"
+    image, speed = FIRST["image"].tobytes(), np.array([0.5, -2.0]).tobytes()
+    body = {**BEGIN, "episode": name}
+    if form == "base64":
+        text = {"base64": base64.b64encode(speed).decode(), "dtype": "float64", "shape": [2]}
+        body["observation"] = {"image": {"base64": base64.b64encode(image).decode()}, "speed": text, "gear": 3}
+    if form == "raw":
+        body["observation"] = {"image": {"raw": 16}, "speed": {"raw": 0}, "gear": 3}
+        text = json.dumps(body).encode()
+        body = struct.pack("<I", len(text)) + text + speed + image
+    assert send(served.url, body, binary=form == "raw")[0] == 200
+    seen = served.seen[-1].observation
+    np.testing.assert_array_equal(seen["image"][0], FIRST["image"])
+    np.testing.assert_array_equal(seen["speed"][0], np.array([0.5, -2.0], np.float32))
+    assert int(seen["gear"][0]) == 2
+
+
+def observed(**parts):
+    return {**BEGIN, "episode": "bad", "observation": {**PLAIN, **parts}}
+
+
+BAD = {
+    "no JSON": b"{",
+    "not an object": [1],
+    "deeply nested": b"[" * 60_000,
+    "a NaN": json.dumps({**BEGIN, "reward": float("nan")}).encode(),
+    "an infinite reward": json.dumps({**BEGIN, "reward": 1}).encode().replace(b'"reward": 1', b'"reward": 1e999'),
+    "an unknown field": {**BEGIN, "done": True},
+    "no episode": {"sequence": 0, "observation": PLAIN},
+    "a long name": {**BEGIN, "episode": "a" * 65},
+    "a name that is a path": {**BEGIN, "episode": "../x"},
+    "a negative sequence": {**BEGIN, "sequence": -1},
+    "a bool as a sequence": {**BEGIN, "sequence": True},
+    "a huge sequence": {**BEGIN, "sequence": 2**40},
+    "a reward that is text": {**BEGIN, "reward": "1"},
+    "a flag that is a number": {**BEGIN, "terminated": 1},
+    "no observation": {"episode": "bad", "sequence": 0},
+    "an observation without a part": {**BEGIN, "observation": {"image": PLAIN["image"], "gear": 3}},
+    "a part too many": observed(sound=1),
+    "the wrong shape": observed(speed=[1.0]),
+    "a batch": observed(speed=[[1.0, 2.0]]),
+    "a ragged list": observed(image=[[1, 2], [3]]),
+    "text": observed(speed="fast"),
+    "null": observed(speed=None),
+    "a choice that there is not": observed(gear=9),
+    "a number that uint8 cannot hold": observed(image=(FIRST["image"].astype(int) + 300).tolist()),
+    "a number of 200 digits": observed(speed=[10**200, 1]),
+    "an infinite number": json.dumps(observed(speed=[7777, 1])).encode().replace(b"7777", b"1e999"),
+    "no base64": observed(image={"base64": "!"}),
+    "too few bytes": observed(image={"base64": "AAAA"}),
+    "bytes of another shape": observed(image={"base64": "AAAA", "shape": [3, 2, 1]}),
+    "bytes of a dtype that there is not": observed(image={"base64": "AAAA", "dtype": "object"}),
+    "raw bytes that are not there": observed(image={"raw": 0}),
+    "a negative offset": observed(image={"raw": -6}),
+    "an action without a part": {**BEGIN, "action": {"turn": 1}},
+    "an action that is no choice": {**BEGIN, "action": {"turn": 0, "force": [0, 0]}},
+    "an action beyond its bounds": {**BEGIN, "action": {"turn": 1, "force": [0, 2]}},
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=list(BAD))
+def test_a_bad_request_is_one_clear_error(served, content):
+    status, answer = send(served.url, content)
+    assert status == 400, answer
+    assert answer["code"] == "bad_request"
+    assert 10 < len(answer["error"]) < 300 and "\n" not in answer["error"]
+    assert served.episodes.open_episodes < 4
+
+
+@pytest.mark.parametrize("body", [b"", b"\1", struct.pack("<I", 10) + b"{}", struct.pack("<I", 2**32 - 1)])
+def test_bad_binary_bodies(served, body):
+    assert send(served.url, body, binary=True)[0] == 400
+
+
+def test_a_body_that_is_too_large(served):
+    status, answer = send(served.url, b" " * (served.most_bytes + 1))
+    assert status == 413 and str(served.most_bytes) in answer["error"]
+
+
+def test_wrong_paths_and_methods(served):
+    assert send(served.url, None, path="/", method="GET")[0] == 404
+    assert send(served.url, None, method="GET")[0] == 405
+
+
+def test_nothing_is_answered_without_the_token():
+    with opened() as served:
+        for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x"):
+            for path, method in (("/v1/step", "POST"), ("/v1/spaces", "GET"), ("/other", "GET")):
+                status, answer = send(served.url, None if method == "GET" else BEGIN, token, path, method=method)
+                assert status in (401, 429), (token, path, answer)
+        assert status == 429
+        assert not served.seen
+        status, answer = send(served.url, None, None, "/v1/health", method="GET")
+        assert status == 200 and answer["status"] == "ok"
+        # Others are not kept out by wrong tokens.
+        assert send(served.url, BEGIN)[0] == 200
+
+
+def test_more_episodes_and_connections_than_there_are_places():
+    with opened(places=2) as served:
+        for name in "ab":
+            assert send(served.url, {**BEGIN, "episode": name})[0] == 200
+        status, answer = send(served.url, {**BEGIN, "episode": "c"})
+        assert (status, answer["code"]) == (503, "full")
+        host, port = served.url.removeprefix("http://").split(":")
+        held = [socket.create_connection((host, int(port))) for _ in range(34)]
+        with pytest.raises((OSError, urllib.error.URLError)):
+            send(served.url, BEGIN)
+        for connection in held:
+            connection.close()
+        client = PolicyClient(served.url, TOKEN, patience=5.0)
+        assert client.health()["status"] == "ok"
+
+
+def test_a_connection_without_the_token_is_closed(monkeypatch):
+    monkeypatch.setattr("callboard.launch.serving.http_door._FIRST_SECONDS", 0.1)
+    with opened() as served:
+        client = PolicyClient(served.url, TOKEN, patience=0.0)
+        client.spaces()
+        host, port = served.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=5.0) as idle:
+            idle.sendall(b"POST /v1/step HTTP/1.1\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert idle.recv(100) == b""
+        client.spaces()
+
+
+def test_too_many_requests_over_one_connection(served, monkeypatch):
+    monkeypatch.setattr("callboard.launch.serving.http_door._REQUESTS_A_SECOND", 3.0)
+    client = PolicyClient(served.url, TOKEN, patience=0.0)
+    with pytest.raises(ServerError, match="too_many|more than 3 requests"):
+        for _ in range(10):
+            client.spaces()
+
+
+def test_actions_of_the_client(served):
+    client = PolicyClient(served.url, TOKEN)
+    chosen = {"turn": 2, "force": np.array([1.0, 0.0], np.float32)}
+    episode = client.begin(FIRST, chosen)
+    assert episode.action["turn"] == 2
+    np.testing.assert_array_equal(episode.action["force"], chosen["force"])
+    episode.cut_off()
+    with opened(refusal="this agent learns from its own actions only") as other:
+        with pytest.raises(ServerError, match="its own actions") as caught:
+            PolicyClient(other.url, TOKEN).begin(FIRST, chosen)
+        assert caught.value.code == "bad_request"
+
+
+def test_a_client_whose_connection_breaks_repeats_its_request(served):
+    client = PolicyClient(served.url, TOKEN)
+    episode = client.begin(FIRST)
+    client._connection.sock.shutdown(socket.SHUT_RDWR)
+    before = served.episodes.environment_steps
+    episode.step(1.0, FIRST)
+    assert served.episodes.environment_steps == before + 1
+    # The answer is lost.
+    episode._sequence -= 1
+    episode.step(1.0, FIRST)
+    assert served.episodes.environment_steps == before + 1
+    episode.cut_off()
+
+
+def test_a_server_that_is_not_there():
+    with pytest.raises(ServerUnreachable):
+        PolicyClient("http://127.0.0.1:9", TOKEN, patience=0.0).health()
+    with pytest.raises(ValueError, match="no address"):
+        PolicyClient("127.0.0.1:8650", TOKEN)
+
+
+def test_an_address_that_is_taken():
+    with opened() as served, pytest.raises(CallboardError, match="cannot listen"):
+        served.door.start()
+
+
+def test_tls(tmp_path):
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    try:
+        subprocess.run(made, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    with opened(tls=tls_context(str(certificate), str(key))) as served:
+        assert served.url.startswith("https://")
+        assert PolicyClient(served.url, TOKEN, str(certificate)).begin(FIRST).action["turn"] == 3
+        with pytest.raises(ssl.SSLCertVerificationError):
+            PolicyClient(served.url, TOKEN).health()
+        with pytest.raises(ServerUnreachable):
+            PolicyClient(served.url.replace("https", "http"), TOKEN, patience=0.0).health()
+
+
+@pytest.mark.parametrize("certificate, key", [(None, "key.pem"), ("none.pem", None), (__file__, None)])
+def test_certificates_that_cannot_be_used(certificate, key):
+    with pytest.raises(CallboardError):
+        tls_context(certificate, key)
