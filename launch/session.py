@@ -25,6 +25,7 @@ from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import MessageMonitor
+from .launchers.screen.piece_progress import PieceProgress
 from .node_names import metric_of
 from .nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup
 from .processes.exit_calls import call_at_exit, remove_call
@@ -151,7 +152,13 @@ class Session:
         status = run.status()
         return dataclasses.replace(result_of(run.newest_status), over=True) if status is None else result_of(status)
 
-    def train(self, steps: int | None = None, seconds: float | None = None, learner_steps: int | None = None) -> Result:
+    def train(
+        self,
+        steps: int | None = None,
+        seconds: float | None = None,
+        learner_steps: int | None = None,
+        progress: bool = False,
+    ) -> Result:
         """Continues the run by some steps or seconds, and pauses it again.
 
         The run pauses at the first limit that it reaches, or ends at one of its own.  It may exceed `steps` by less
@@ -162,6 +169,8 @@ class Session:
           steps: environment steps.
           seconds: time.
           learner_steps: learner steps.
+          progress: whether to show a bar and the newest metrics: in a terminal, or below a notebook's cell, in place;
+            elsewhere in lines.
 
         Returns:
           The result at the pause.
@@ -173,12 +182,15 @@ class Session:
             if limit is not None and not (isinstance(limit, numbers.Real) and limit > 0):
                 raise CallboardError(f"{name} must be greater than 0, not {limit!r}")
         run = self._running()
-        now = result_of(run.call("status"))
-        environment_steps = math.inf if steps is None else now.environment_steps + steps
-        learner_limit = math.inf if learner_steps is None else now.learner_steps + learner_steps
+        begin = run.call("status")
+        environment_steps = math.inf if steps is None else begin["environment_steps"] + steps
+        learner_limit = math.inf if learner_steps is None else begin["learner_steps"] + learner_steps
         end = Deadline(math.inf if seconds is None else seconds)
+        shown = PieceProgress(limits, begin) if progress else None
         try:
             while (status := run.status()) is not None and not end.has_passed:
+                if shown is not None:
+                    shown.show(status)
                 if status["environment_steps"] >= environment_steps or status["learner_steps"] >= learner_limit:
                     if status["paused"]:
                         break
@@ -188,6 +200,8 @@ class Session:
                 time.sleep(POLL_SECONDS)
         finally:
             self._pause()
+            if shown is not None:
+                shown.close(run.status() or run.newest_status)
         run.raise_failure()
         return self.result
 

@@ -112,8 +112,8 @@ def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) ->
     notify(outcome.summary())
     if outcome.stopped_by is not None:
         notify(f"stopped; continue: {again}")
-    for command in next_commands(directory, outcome):
-        notify(f"next: {command}")
+    if commands := next_commands(directory, outcome):
+        notify("\n".join(["Next:", *(f"  {command}" for command in commands)]))
 
 
 def next_commands(directory: SeriesDirectory, outcome: SeriesOutcome) -> list[str]:

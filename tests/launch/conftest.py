@@ -89,6 +89,11 @@ class CommandRun:
     def text(self):
         return self.output.read_text()
 
+    def end_line(self):
+        """The last line before the next commands."""
+        lines = self.text().splitlines()
+        return lines[lines.index("Next:") - 1 if "Next:" in lines else -1]
+
     def pid_of(self, node):
         """The process of a node in its present life."""
         log = self.run_dir / "logs" / f"{node.replace('/', '-')}.log"

@@ -38,7 +38,7 @@ def test_impala_reaches_475_on_cartpole(train, launcher, seed):
     assert run.wait(timeout=300) == 0, run.text()
     result = figures(run, begun)
     print(f"\nCartPole-v1, {launcher}, seed {seed}: {result}")
-    assert "has reached 475" in run.text().splitlines()[-1], run.text()
+    assert "has reached 475" in run.end_line(), run.text()
     assert result["steps"] <= 400_000
     assert result["seconds"] < 180
 

@@ -45,7 +45,7 @@ def interrupted(command_run, case, tmp_path_factory):
 
 
 def test_ctrl_c_ended_it_with_a_checkpoint_and_left_nothing(interrupted):
-    assert interrupted.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
+    assert interrupted.end_line().startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in interrupted.text()
     newest = max((interrupted.run_dir / "checkpoints").glob("0*"))
     assert step_of(newest) == interrupted.rows()[-1]["learner/step"]

@@ -79,16 +79,9 @@ class LiveMonitor:
     def status(self, status: dict[str, Any]) -> None:
         self._progress.update(status)
         steps, max_steps = status["environment_steps"], self._progress.max_steps
-        table = Table.grid(padding=(0, 2))
-        for name, value in self._progress.fields(status, in_words=True):
-            table.add_row(Text(name, style="dim"), Text(value))
-        headline = Table.grid(padding=(0, 2))
-        headline.add_row(
-            ProgressBar(total=max_steps, completed=min(steps, max_steps), width=40),
-            f"{steps:,} of {max_steps:,} environment steps ({min(1.0, steps / max_steps):.0%})",
-        )
+        view = progress_view(self._progress, status, steps / max_steps, f"{steps:,} of {max_steps:,} environment steps")
         with _output():
-            self._live.update(Group(headline, table), refresh=True)
+            self._live.update(view, refresh=True)
 
     def notify(self, text: str) -> None:
         with _output():
@@ -97,6 +90,26 @@ class LiveMonitor:
     def close(self) -> None:
         with contextlib.suppress(OutputClosed), _output():
             self._live.stop()
+
+
+def progress_view(progress: "RunProgress", status: dict[str, Any], fraction: float, done: str) -> Group:
+    """Returns a bar that is as wide as the screen, and what is shown of a status below it.
+
+    Args:
+      progress: has received the status.
+      status: the status.
+      fraction: how much is done.
+      done: the same in words.
+    """
+    fraction = min(1.0, fraction)
+    headline = Table.grid(padding=(0, 2), expand=True)
+    headline.add_column(ratio=1)
+    headline.add_column(no_wrap=True)
+    headline.add_row(ProgressBar(total=1.0, completed=fraction), f"{done} ({fraction:.0%})")
+    table = Table.grid(padding=(0, 2))
+    for name, value in progress.fields(status, in_words=True):
+        table.add_row(Text(name, style="dim"), Text(value))
+    return Group(headline, table)
 
 
 class RunProgress:
@@ -110,6 +123,7 @@ class RunProgress:
     def __init__(self, max_steps: int, clock: Callable[[], float] = time.monotonic):
         self.max_steps = max_steps
         self._clock = clock
+        self._begin = clock()
         self._window = RateWindow(_RATE_SECONDS)
         self._seconds_left: float | None = None
         self._trends: dict[str, Trend] = {}
@@ -140,6 +154,8 @@ class RunProgress:
           in_words: whether there is room for sentences.
         """
         fields = []
+        if in_words:
+            fields.append(("elapsed", duration(self._clock() - self._begin)))
         if self._seconds_left:
             fields.append(("time left", duration(self._seconds_left)))
         fields += [
@@ -157,7 +173,7 @@ class RunProgress:
         if "learner/policy_lag" in status:
             fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
         fills = [value for name, value in status.items() if name.startswith("replay/fill")]
-        if fills:
+        if fills and not status.get("has_queue"):
             fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
         bottleneck = find_bottleneck(status.get("waiting", {}), status.get("learner_steps", 0))
         if bottleneck is not None and in_words:

@@ -96,7 +96,7 @@ def run_location(run: Run) -> str:
 
 
 def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
-    """Returns the last line of a run's output."""
+    """Returns how a run ended in one line, and below it the next commands, each on a line of its own to be copied."""
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(
@@ -107,5 +107,7 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
     if outcome.best_score is not None and (outcome.score is None or outcome.best_score > outcome.score):
         parts.append(f"Best evaluation: {outcome.best_score:.1f}.")
     parts.append(f"Run directory: {outcome.run_directory}")
-    end = " ".join(parts)
-    return f"{end}. Next: {', or '.join(outcome.next_commands)}" if outcome.next_commands else end
+    lines = [" ".join(parts)]
+    if outcome.next_commands:
+        lines += ["Next:", *(f"  {command}" for command in outcome.next_commands)]
+    return "\n".join(lines)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
+from ....replay import GradientQueue, SequenceQueue
 from ...experiments.checked_run import Run
 from ...loggers.run_loggers import RunLoggers
 from ...node_names import metric_of, policy_of
@@ -74,6 +75,9 @@ class Coordinator(Node):
         self._opened = contextlib.ExitStack()
         self._policies = tuple(run.policies) or ("",)
         """The policies that learn; one without a name if the environment has one agent."""
+        replays = [part.experiment.agent.make_replay(part.layout) for part in run.parts]
+        self._has_queue = any(isinstance(replay, SequenceQueue | GradientQueue) for replay in replays)
+        """Whether replay is read once, so that how full it is means nothing to a user."""
         self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
         self._counter_file = CounterFile(run)
         self._counters = self._counter_file.load()
@@ -277,6 +281,7 @@ class Coordinator(Node):
                 "max_learner_steps": limit and limit * len(self._policies),
                 "seconds_left": self._rules.seconds_left,
                 "stop_return": self._experiment.stop_return,
+                "has_queue": self._has_queue,
                 "stopping": bool(self._ending),
                 "paused": not self._ending and self._control.paused,
                 "at_rest": not self._budget.outstanding and self._control.learners_rest,

@@ -123,7 +123,7 @@ def test_a_run_that_trains(train, launcher, private):
     assert {(file.st_uid, file.st_gid) for file in files} == {(os.getuid(), os.getgid())}
     run.interrupt()
     assert run.wait(timeout=30) == 128 + signal.SIGINT, run.text()
-    assert re.search(r"^The run is over: stopped by SIGINT\. .*$", run.text().splitlines()[-1])
+    assert re.search(r"^The run is over: stopped by SIGINT\. .*$", run.end_line())
     assert run.leftovers() == []
 
 

@@ -46,7 +46,7 @@ def test_each_seed_is_a_run_and_a_table_follows(started, capsys):
 def test_the_folder_s_next_commands_follow_once(started, capsys, tmp_path):
     assert main(["train", *SETTINGS, "--seeds", "1,2"]) == 0
     said = capsys.readouterr().out
-    compare, evaluate = re.findall("^next: callboard (.*)$", said, re.MULTILINE)
+    compare, evaluate = re.findall("^  callboard (.*)$", said.partition("\nNext:\n")[2], re.MULTILINE)
     assert said.count("callboard ") == 2
     assert main(shlex.split(compare)) == 0 and (tmp_path / "runs" / "x" / "curves.png").exists()
     assert evaluate == "evaluate runs/x/seed-1 --checkpoint latest"

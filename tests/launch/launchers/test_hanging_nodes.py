@@ -109,7 +109,7 @@ def test_an_environment_that_never_returns(train, launcher):
         assert re.fullmatch(
             rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed; take "
             "--launcher processes",
-            run.text().splitlines()[-1],
+            run.end_line(),
         )
     else:
         run.wait_until(

@@ -31,8 +31,9 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         (final,) = [row for row in rows if "evaluator/final" in row]
         score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 20 episodes"
         over = f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}."
-        last = run.text().splitlines()[-1]
-        assert last.startswith(over) and f"Run directory: {name}. Next: callboard evaluate {name}, or " in last
+        last = run.end_line()
+        assert last.startswith(over) and last.endswith(f"Run directory: {name}")
+        assert f"\nNext:\n  callboard evaluate {name}\n  callboard train --resume" in run.text()
         assert final["evaluator/environment_steps"] == steps
         assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()

@@ -25,7 +25,7 @@ def test_the_run_survives_the_death_of_a_node(train, case, node):
     os.kill(killed, signal.SIGKILL)
     run.wait_until(lambda: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=10)
     assert run.wait(timeout=400) == 0, run.text()
-    assert f"has reached {case.goal}" in run.text().splitlines()[-1]
+    assert f"has reached {case.goal}" in run.end_line()
     assert run.pid_of(node) != killed
     after = run.rows()[-1]
     assert after["environment_steps"] > before["environment_steps"]
@@ -98,7 +98,7 @@ def test_the_step_limit_holds_when_any_node_dies(train):
     assert run.text().count("killed by SIGKILL; started again") == 3
     assert 80_000 <= run.rows()[-1]["environment_steps"] < 80_000 + 2 * 16
     (final,) = [row for row in run.rows() if "evaluator/final" in row]
-    assert f"Score: {final['evaluator/return']:.1f}" in run.text().splitlines()[-1]
+    assert f"Score: {final['evaluator/return']:.1f}" in run.end_line()
     assert run.leftovers() == []
 
 
@@ -111,5 +111,5 @@ def test_a_node_that_dies_again_and_again_ends_the_run(train):
         if death < 4:
             run.wait_until(lambda pid=pid: run.pid_of("actor/1") != pid, timeout=20)
     assert run.wait(timeout=60) == 1
-    assert run.text().splitlines()[-1] == "actor/1 failed: killed by SIGKILL, 4 times in a row"
+    assert run.end_line() == "actor/1 failed: killed by SIGKILL, 4 times in a row"
     assert run.leftovers() == []

@@ -23,7 +23,7 @@ def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
     evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 5]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *evaluation)
     assert run.wait() == 0, run.text()
-    assert "a mean over 10 episodes, has reached 5 within" in run.text().splitlines()[-1]
+    assert "a mean over 10 episodes, has reached 5 within" in run.end_line()
     last = run.rows()[-1]
     assert last["environment_steps"] >= 3000
     assert last["learner_steps"] >= 15
@@ -47,7 +47,7 @@ def test_a_run_begins_with_other_weights_and_ends_after_exactly_so_many_learner_
     limits = ["--max-learner-steps", 40, "--patience", 1000, "--stop-when", "episodes >= 1e9", "--max-seconds", 600]
     run = train("--launcher", launcher, "--init-from", tmp_path / "source", "--freeze", "torso", *limits, *short)
     assert run.wait() == 0, run.text()
-    assert "The run is over: reached max_learner_steps (40 learner steps). Score: " in run.text().splitlines()[-1]
+    assert "The run is over: reached max_learner_steps (40 learner steps). Score: " in run.end_line()
     assert "learner/0: begins with " in run.text()
     policies = [max((path / "checkpoints").glob("0*")) for path in (tmp_path / "source", run.run_dir)]
     assert [step_of(path) for path in policies] == [2, 40]
@@ -71,8 +71,8 @@ def test_other_limits_end_a_run(train, launcher, limit, reason):
     short = ["--evaluation-episodes", 2, "--evaluation-envs", 2, "--stop-return", "null", "--max-steps", 10_000_000]
     run = train("--launcher", launcher, *limit, *short)
     assert run.wait() == 0, run.text()
-    assert reason in run.text().splitlines()[-1]
-    assert "Score: " in run.text().splitlines()[-1]
+    assert reason in run.end_line()
+    assert "Score: " in run.end_line()
     assert run.leftovers() == []
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     run.wait_for_steps(3000)
     run.interrupt()
     assert run.wait(timeout=60) == 128 + signal.SIGINT
-    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
+    assert run.end_line().startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in run.text()
     assert list((run.run_dir / "checkpoints").glob("0*"))
     assert run.leftovers() == []
@@ -114,7 +114,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launch
     ]
     run = train("--launcher", launcher, *settings, recipe=None)
     assert run.wait() == 1
-    assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"
+    assert run.end_line() == "RuntimeError: the simulator is not there"
     assert "actor/0 failed" in run.text()
     assert "in reset" in run.text()
     assert run.leftovers() == []
@@ -125,8 +125,5 @@ def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train):
     run = train("--launcher", "processes", "--env", "broken_environments:GivesNaN", recipe=None)
     assert run.wait() == 1
     assert "Traceback" not in run.text()
-    assert (
-        "the observation of environment 0 in the batch is NaN as float32: fix the environment"
-        in run.text().splitlines()[-1]
-    )
+    assert "the observation of environment 0 in the batch is NaN as float32: fix the environment" in run.end_line()
     assert run.leftovers() == []

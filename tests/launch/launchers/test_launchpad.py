@@ -75,7 +75,7 @@ def test_launchpad_handles_signals_only_during_a_run():
 def test_the_launcher_trains_until_its_limit_and_leaves_nothing(train, launch_type):
     run = train("--launcher", "launchpad", "--launch-type", launch_type, "--max-steps", 20_000, *EVALUATION)
     assert run.wait() == 0, run.text()
-    assert re.search(r"^The run is over: .*\(20,\d+ environment steps\). Score: ", run.text().splitlines()[-1])
+    assert re.search(r"^The run is over: .*\(20,\d+ environment steps\). Score: ", run.end_line())
     assert run.leftovers() == []
 
 

@@ -17,7 +17,7 @@ ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null")
 
 def ends_with_a_checkpoint(run, number):
     assert run.wait(timeout=60) == 128 + number, run.text()
-    assert run.text().splitlines()[-1].startswith(f"The run is over: stopped by {number.name}.")
+    assert run.end_line().startswith(f"The run is over: stopped by {number.name}.")
     assert "Traceback" not in run.text() and "while the run was ending" not in run.text()
     checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
     assert step_of(checkpoint) == run.rows()[-1]["learner/step"]
@@ -95,7 +95,7 @@ def test_nothing_outlives_a_launcher_that_is_killed_and_the_run_can_be_resumed(t
     resumed.wait_for_steps(run.rows()[-1]["environment_steps"] + 1)
     second = start("train", "--resume", "--run-dir", run.run_dir)
     assert second.wait() == 2
-    assert f"by process {resumed.process.pid} on" in second.text().splitlines()[-1]
+    assert f"by process {resumed.process.pid} on" in second.end_line()
     resumed.signal(signal.SIGINT, "launcher")
     ends_with_a_checkpoint(resumed, signal.SIGINT)
 

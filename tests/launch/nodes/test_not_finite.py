@@ -76,7 +76,7 @@ def test_so_it_does_on_other_launchers(train, settings):
         recipe=None,
     )
     assert run.wait() == 1
-    line = run.text().splitlines()[-1]
+    line = run.end_line()
     assert "the loss is NaN at learner step" in line and "(agent impala): lower the learning rate" in line
     assert "Traceback" not in run.text() and "started again" not in run.text()
     for checkpoint in (run.run_dir / "checkpoints").glob("0*"):

@@ -51,7 +51,7 @@ def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
     ends_everywhere(hosts, timeout=400)
     for run in hosts.runs.values():
         # On a busy machine the evaluator may take longer than the run, whose score is then that of the final policy.
-        assert re.match("The run is over: (the return .* has|reached max_steps)", run.text().splitlines()[-1])
+        assert re.match("The run is over: (the return .* has|reached max_steps)", run.end_line())
     last = hosts.runs["a"].rows()[-1]
     assert max(row.get("evaluator/return", 0) for row in hosts.runs["a"].rows()) >= 475
     assert last["learner/duplicate_items"] == 0
@@ -127,7 +127,7 @@ def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
     run = hosts.runs["a"]
     assert "learner/0: continues from learner step" in run.text()
     for each in hosts.runs.values():
-        assert "reached max_steps" in each.text().splitlines()[-1]
+        assert "reached max_steps" in each.end_line()
     after = run.rows()[-1]
     assert after["environment_steps"] >= 300_000
     assert after["learner_steps"] > before["learner_steps"]
@@ -192,9 +192,9 @@ def test_a_run_that_has_ended_is_resumed_on_all_hosts(hosts):
     hosts.start_all("--max-steps", 5000)
     ends_everywhere(hosts)
     refused = hosts.start("a", "--max-steps", 9000)
-    assert refused.wait(60) == 2 and "has ended" in refused.text().splitlines()[-1], refused.text()
+    assert refused.wait(60) == 2 and "has ended" in refused.end_line(), refused.text()
     refused = hosts.start("a", "--resume", "--env", "Acrobot-v1", agent="impala")
-    assert refused.wait(60) == 2 and "the network has changed" in refused.text().splitlines()[-1], refused.text()
+    assert refused.wait(60) == 2 and "the network has changed" in refused.end_line(), refused.text()
     assert (refused.run_dir / "ended").exists()
     # In any order: it is the first host that removes the mark.
     for name in ("b", "a"):
@@ -228,7 +228,7 @@ def test_a_host_with_other_settings_is_refused_by_name_and_the_others_continue(
     assert refused.wait(120) == 2, refused.text()
     (line,) = [line for line in refused.text().splitlines() if line.startswith("callboard:")]
     assert all(name in line for name in names), line
-    assert refused.text().splitlines()[-1] == line
+    assert refused.end_line() == line
     run = hosts.runs["a"]
     hosts.wait_until(lambda: value(run, "environment_steps") >= 5000)
     (line,) = [line for line in run.text().splitlines() if "host b" in line and "refused" in line]
@@ -253,6 +253,6 @@ def test_what_cannot_work_is_refused_in_one_line(hosts, content, host, says):
     hosts.write_cluster(**{**PLACEMENT, **content})
     run = hosts.start("b" if host == "b" else "a", as_host=host)
     assert run.wait(60) == 2, run.text()
-    line = run.text().splitlines()[-1]
+    line = run.end_line()
     assert line.startswith("callboard: ") and says in line and "Traceback" not in run.text()
     assert hosts.leftovers() == []

@@ -94,7 +94,7 @@ def lives(run, node):
 def test_reaches_its_score_and_leaves_nothing(train_on, cluster):
     run = train_on(cluster, "--ray-strategy", "SPREAD")
     assert run.wait(timeout=400) == 0, run.text()
-    assert "has reached 475" in run.text().splitlines()[-1]
+    assert "has reached 475" in run.end_line()
     assert len({machine_of(cluster, run, node).node_id for node in NODES}) >= 3
     assert (run.run_dir / "checkpoints" / "best.npz").exists()
     assert left_behind(cluster, run) == []
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train_on, cluster):
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
+    assert run.end_line().startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in run.text()
     assert list((run.run_dir / "checkpoints").glob("0*"))
     assert left_behind(cluster, run) == []
@@ -157,7 +157,7 @@ def test_sigterm_while_it_waits_for_room_ends_it_with_143(train_on, cluster):
     run.wait_until(lambda: "waits up to 300 s for room" in run.text(), timeout=100)
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(timeout=60) == 143, run.text()
-    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGTERM. ")
+    assert run.end_line().startswith("The run is over: stopped by SIGTERM. ")
     assert left_behind(cluster, run) == []
 
 
@@ -187,7 +187,7 @@ def test_a_cluster_of_its_own_ends_with_the_run(train):
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
+    assert run.end_line().startswith("The run is over: stopped by SIGINT. ")
     assert list((run.run_dir / "checkpoints").glob("0*"))
     assert run.leftovers() == []
     assert own_clusters() <= before
@@ -221,7 +221,7 @@ def test_nothing_outlives_a_driver_that_is_killed(train_on, cluster):
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train_on, cluster):
     run = train_on(cluster, "--env", "broken_environments:RaisesOnReset", "--check-env", "false", recipe=None)
     assert run.wait(timeout=300) == 1
-    assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"
+    assert run.end_line() == "RuntimeError: the simulator is not there"
     assert "in reset" in run.text()
     assert left_behind(cluster, run) == []
 
@@ -264,7 +264,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
 def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
     run = train_on(cluster, "--actors", 30, "--ray-cpus.learner", 4, "--ray-wait", 2)
     assert run.wait(timeout=60) == 2
-    last = run.text().splitlines()[-1]
+    last = run.end_line()
     assert "the Ray cluster has no room for the run: its 34 nodes need 36 CPU and 0 GPU (placed by PACK)" in last
     assert "and 4 machine(s) have 18 CPU and 0 GPU, of which 18 CPU and 0 GPU are free; take fewer actors" in last
     assert left_behind(cluster, run) == []
@@ -319,7 +319,7 @@ def check_that_it_outlives_machines(train_on, cluster):
     cluster.remove_node(learners, allow_graceful=False)
     run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=300)
     assert run.wait(timeout=600) == 0, run.text()
-    assert "has reached 475" in run.text().splitlines()[-1]
+    assert "has reached 475" in run.end_line()
     assert all(lives(run, node) == counts[node] + 1 for node in moving)
     assert machine_of(cluster, run, "learner/0") not in (killed, learners)
     assert left_behind(cluster, run) == []

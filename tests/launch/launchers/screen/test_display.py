@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from callboard.launch.launchers.run_outcome import OutputClosed
-from callboard.launch.launchers.screen.display import LineMonitor, LiveMonitor, RunProgress
+from callboard.launch.launchers.screen.display import LineMonitor, LiveMonitor, RunProgress, progress_view
 
 TEXT = "actor/0: OSError: cannot open [agent] camera [/dev/video0] :smile:"
 
@@ -100,3 +100,22 @@ def test_the_live_display_shows_sentences():
     monitor.close()
     assert "500 of 1,000 environment steps (50%)" in screen.getvalue()
     assert "actors are the bottleneck" in screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_the_bar_fills_the_width_and_the_time_since_the_start_is_shown(width):
+    now = 0.0
+    progress = RunProgress(1000, clock=lambda: now)
+    now = 125.0
+    progress.update(STATUS)
+    console = Console(file=io.StringIO(), width=width)
+    console.print(progress_view(progress, STATUS, 0.5, "500 of 1,000 environment steps"))
+    bar, first, *_ = console.file.getvalue().splitlines()
+    assert len(bar) == width and bar.endswith("  500 of 1,000 environment steps (50%)") and bar.startswith("━" * 10)
+    assert first.split() == ["elapsed", "2", "min"]
+
+
+def test_how_full_replay_is_is_shown_unless_it_is_a_queue():
+    progress = RunProgress(1000)
+    assert dict(progress.fields({**STATUS, "replay/fill_0": 0.25}))["replay"] == "25% full"
+    assert "replay" not in dict(progress.fields({**STATUS, "replay/fill_0": 0.25, "has_queue": True}))

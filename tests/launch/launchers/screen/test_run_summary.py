@@ -58,8 +58,8 @@ def test_the_outcome_has_the_last_scores_even_where_the_last_status_has_none(mak
     assert outcome.run_directory == "runs/x"
     assert describe_end(outcome, 100) == (
         "The run is over: reached max_steps (5,000 environment steps). Score: 20.0 ± 2.0 over 100 episodes. "
-        "Run directory: runs/x. Next: callboard evaluate runs/x, or "
-        "callboard train --resume --run-dir runs/x --max-steps 10000"
+        "Run directory: runs/x\nNext:\n  callboard evaluate runs/x\n"
+        "  callboard train --resume --run-dir runs/x --max-steps 10000"
     )
 
 
@@ -70,8 +70,8 @@ def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary,
     interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
     assert interrupted.best_score == 30.0
     assert describe_end(interrupted, 100).endswith(
-        "Score: 20.0 ± 2.0 over 100 episodes. Best evaluation: 30.0. Run directory: my runs. Next: callboard evaluate "
-        "'my runs', or callboard train --resume --run-dir 'my runs' --launcher threads"
+        "Score: 20.0 ± 2.0 over 100 episodes. Best evaluation: 30.0. Run directory: my runs\nNext:\n"
+        "  callboard evaluate 'my runs'\n  callboard train --resume --run-dir 'my runs' --launcher threads"
     )
 
 
@@ -93,7 +93,7 @@ def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
 def test_a_run_elsewhere_is_named_in_full(make_summary):
     far = make_summary(pathlib.Path("/far/away")).complete(Outcome(reason="over"))
     assert describe_end(far, 100) == (
-        "The run is over: over. Run directory: /far/away. Next: callboard train --resume --run-dir /far/away"
+        "The run is over: over. Run directory: /far/away\nNext:\n  callboard train --resume --run-dir /far/away"
     )
     assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"
 

@@ -39,7 +39,7 @@ def make_coordinator(tmp_path, sent):
             lambda kind, content: sent.append((kind, content)),
             None,
         )
-        experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
+        experiment = Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings})
         return Coordinator(context, Run(experiment, experiment.layout(), directory, controlled, start=start), clock)
 
     return make
@@ -434,3 +434,8 @@ def test_loggers_get_the_rows_that_are_written_until_the_end(make_coordinator, t
     import steps_logger
 
     assert steps_logger.SEEN == [5, 5, "closed"]
+
+
+def test_the_status_shows_whether_replay_is_a_queue(make_coordinator):
+    statuses = [make_coordinator(agent=agent).status() for agent in ("impala", "ppo", "a3c", "apex")]
+    assert [status["has_queue"] for status in statuses] == [True, True, True, False]

@@ -269,7 +269,7 @@ def test_every_agent_runs_with_actors_that_share_a_node(train, case, launcher):
 def test_several_nodes_share_the_actors(train):
     run = train("--inference", "central", "--actors", 4, "--inference-nodes", 2, "--stop-return", 475)
     assert run.wait(timeout=400) == 0, run.text()
-    assert "has reached 475" in run.text().splitlines()[-1]
+    assert "has reached 475" in run.end_line()
     for rank, actors in enumerate(("0, 2", "1, 3")):
         log = (run.run_dir / "logs" / f"inference-{rank}.log").read_text()
         assert f"ready to act for actors {actors}\n" in log

@@ -130,7 +130,7 @@ def test_learner_steps_are_exact_after_a_learner_has_died(start, train, tmp_path
     assert run.wait() == 0, run.text()
     assert "learner/0: continues from learner step" in run.text()
     assert run.text().count("begins with") == 1
-    assert "reached max_learner_steps (500 learner steps)" in run.text().splitlines()[-1]
+    assert "reached max_learner_steps (500 learner steps)" in run.end_line()
     kept = {step_of(path) for path in (run.run_dir / "checkpoints").glob("0*")}
     assert kept == {400, 450, 500}
     assert run.leftovers() == []
