@@ -28,6 +28,7 @@ STOPS = (
     "tuning.search_definition.Tuning.check",
     "cli.evaluate.read_run",
     "cli.export.read_settings",
+    "cli.serve.read_settings",
     "cli.top.AttachedRun",
     "cli.check.EnvironmentCheck",
     "cli.cluster.check_reach",

@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 import threading
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from .rate_limit import RateLimit
 from .server_address import ServerAddress
 from .wire_format import WireFormat, parse_body
 
-STEP, SPACES, HEALTH = "/v1/step", "/v1/spaces", "/v1/health"
+STEP, ACT, SPACES, HEALTH = "/v1/step", "/v1/act", "/v1/spaces", "/v1/health"
 _BINARY = "application/octet-stream"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _FIELDS = ("episode", "sequence", "observation", "reward", "terminated", "truncated", "action", "cut_off")
@@ -50,6 +51,7 @@ class HttpDoor:
       places: the most episodes at a time; there may be a few more connections.
       chosen_actions: returns why clients may not choose actions themselves; empty if they may.
       health: returns what `/v1/health` shows.
+      acts_once: whether `/v1/act` gives the action for a single observation, without an episode.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class HttpDoor:
         places: int,
         chosen_actions: Callable[[], str] = lambda: "",
         health: Callable[[], dict[str, Any]] = lambda: {},
+        acts_once: bool = False,
     ):
         self._episodes = episodes
         self._wire = wire
@@ -71,6 +74,7 @@ class HttpDoor:
         self._most_connections = places + _FURTHER_CONNECTIONS
         self._refuses_actions = chosen_actions
         self._health = health
+        self._acts_once = acts_once
         self._guard = PortGuard()
         self._wrong_tokens = RateLimit(_WRONG_TOKENS_A_SECOND)
         self._opening: set[asyncio.Task[None]] = set()
@@ -123,6 +127,8 @@ class HttpDoor:
     async def _serve(self) -> None:
         application = web.Application(middlewares=[self._guarded], client_max_size=self._wire.most_bytes)
         application.router.add_post(STEP, self._step)
+        if self._acts_once:
+            application.router.add_post(ACT, self._act)
         application.router.add_get(SPACES, self._spaces)
         application.router.add_get(HEALTH, self._show_health)
         # One line per request would fill the log.
@@ -206,17 +212,33 @@ class HttpDoor:
             )
 
     async def _step(self, request: web.Request) -> web.Response:
+        fields, rest = await self._body(request)
+        action = await self._answered(self._read(fields, rest))
+        return _answer({} if action is None else {"action": self._wire.format_action(action)})
+
+    async def _act(self, request: web.Request) -> web.Response:
+        fields, rest = await self._body(request)
+        if list(fields) != ["observation"]:
+            raise CallboardError('send {"observation": ...} and nothing else')
+        name = f"once.{uuid.uuid4().hex}"
+        action = await self._answered(StepRequest(name, 0, self._wire.observation(fields["observation"], rest)))
+        self._episodes.submit(StepRequest(name, 1, None))
+        return _answer({"action": self._wire.format_action(action)})
+
+    async def _body(self, request: web.Request) -> tuple[dict[str, Any], memoryview]:
         try:
             body = await asyncio.wait_for(request.read(), _BODY_SECONDS)
         except asyncio.TimeoutError as error:
             raise RefusedRequest(408, "too_slow", f"the body took more than {_BODY_SECONDS:g} seconds") from error
-        fields, rest = parse_body(body, request.content_type == _BINARY)
-        future = asyncio.wrap_future(self._episodes.submit(self._read(fields, rest)))
+        return parse_body(body, request.content_type == _BINARY)
+
+    async def _answered(self, request: StepRequest) -> Any:
+        """Returns the action for a timestep, or None at the end of an episode."""
+        future = asyncio.wrap_future(self._episodes.submit(request))
         done, _ = await asyncio.wait([future], timeout=ANSWER_SECONDS)
         if not done:
             raise RefusedRequest(503, "wait", "the learner or replay is not ready: send the same request again")
-        action = future.result()
-        return _answer({} if action is None else {"action": self._wire.format_action(action)})
+        return future.result()
 
     def _read(self, fields: dict[str, Any], rest: memoryview) -> StepRequest:
         for name in fields:

@@ -117,7 +117,8 @@ def test_an_agent_with_a_replay_learns_from_actions_that_clients_choose(serve):
         for _ in range(9):
             episode.step(0.1, [0.1, 0.5], action=1)
         episode.end(1.0, [0.5, 0.5], terminated=True)
-    run.wait_until(lambda: run.process.poll() is not None or run.rows() and run.rows()[-1]["learner_steps"] > 0)
+    run.wait_for_steps(600)
+    run.wait_for_steps(1, "learner_steps")
     row = run.rows()[-1]
     assert row["environment_steps"] == 600 and row["episodes"] == 60
     assert row["actor/episode_return"] == pytest.approx(1.9, abs=1e-4)
