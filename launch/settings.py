@@ -29,6 +29,7 @@ from .experiment import Experiment
 from .experiments.option_parsing import apply_options, option_name
 from .experiments.policy_settings import as_mappings, made_policies, parse_policies, policy_setting
 from .experiments.yaml_files import format_yaml, read_yaml
+from .run_directory.found_runs import no_run
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
 
@@ -212,7 +213,7 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = (), trust: b
         if is_url(run):
             Storage(str(run)).fetch(directory.experiment.name, directory.path)
         if not str(run) or not os.path.lexists(directory.experiment):
-            raise CallboardError(f"there is no run in {str(run) or repr('')}: it has no experiment.yaml")
+            raise no_run(str(run))
         if not trust and not is_url(run):
             directory.check_owner(f"give {argument('trust')}")
         recipe = _read_recipe_file(directory.experiment, links=False)

@@ -44,8 +44,8 @@ MODULE = re.compile(r"(?<![\w/.])((?:agents|launch|networks|replay|environments)
 WORDS = {"or", "and", "out", "of", "if", "with", "is", "are", "for", "on", "must", "needs", "in", "takes", "shows"}
 WORDS |= {"change", "changes", "sets", "removes", "at", "the"}
 """Words of a sentence after an option, which are not its value."""
-OF_OTHERS = {"native", "pid", "head", "python"}
-"""Options of `py-spy`, `ray` and `uv`."""
+OF_OTHERS = {"native", "pid", "head", "python", "version"}
+"""Options of `py-spy`, `ray` and `uv`, and one of the command without a subcommand."""
 NO_SETTINGS = {"option_prefix"}
 """What a message calls by a name with underscores, besides settings: a field of a launcher's class."""
 

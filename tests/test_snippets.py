@@ -73,8 +73,8 @@ COMMANDS = [
     if command.words[0] == "callboard"
     and command.is_whole
     and command.page.endswith(".md")
-    # The first has another library's name, on purpose; the second needs a bucket.
-    and not re.search(r" --gamma |s3:", command.text)
+    # Another library's name, on purpose; what needs a bucket; and what is no subcommand.
+    and not re.search(r" --gamma |s3:|--version", command.text)
 ]
 BENCHMARKS = [command for snippet in SNIPPETS for command in snippet.commands("callboard-bench")]
 PYTHON = [snippet for snippet in SNIPPETS if snippet.language == "python"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+from ... import __version__
 from ...caller_words import words_of_command
 from ...errors import CallboardError, unknown
 from ...own_modules import search_working_directory
@@ -33,6 +34,7 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],
     "check": [("ENV [options]", "look closely at an environment: values, episodes, seeds, speed")],
     "graph": [("AGENT --env NAME [options]", "show the program graph of a run without starting it")],
+    "ls": [("[DIR]", "list the runs in a folder: state, steps, score, age")],
     "list": [("agents|environments|...", "list the names of agents, environments, launchers or recipes")],
     "doctor": [("", "check this machine and installation")],
 }
@@ -46,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     search_working_directory()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"callboard {__version__}")
         return 0
     try:
         name = arguments[0]
@@ -72,9 +77,8 @@ def _usage() -> str:
     ]
     width = max(len(usage) for usage, _ in usages)
     lines = [f"  {usage.ljust(width)}  {description}" for usage, description in usages]
-    return "\n".join(
-        ["usage: callboard COMMAND ...", "", "commands:", *lines, "", "`callboard COMMAND --help` shows its options."]
-    )
+    hint = "`callboard COMMAND --help` shows its options, `callboard --version` the version."
+    return "\n".join(["usage: callboard COMMAND ...", "", "commands:", *lines, "", hint])
 
 
 def _printable(text: str) -> str:

@@ -1,14 +1,17 @@
 """`callboard evaluate`: plays with the policy of a run."""
 
+import argparse
 import json
+import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
 from ..experiments.experiment_checks import check_tasks
-from ..run_directory.remote_storage import local_copy
+from ..run_directory.found_runs import runs_in
+from ..run_directory.remote_storage import is_url, local_copy
 from ..runs.live_view import check_display
 from .command_parser import CommandParser
 from .experiment_options import split_options
@@ -23,7 +26,7 @@ _SETTINGS = ("env", "env_options", "env_wrappers", "evaluation_mapping", "evalua
 def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard evaluate",
-        description="Plays with the policy of a run.",
+        description="Plays with the policy of a run, or of each run in a folder, such as one of seeds.",
         epilog="--env NAME plays in another environment with the same spaces; "
         "--env-options.NAME VALUE changes an option of the environment, --no-env-options.NAME removes it; "
         "--env-wrappers sets its wrappers; "
@@ -54,7 +57,47 @@ def main(arguments: Sequence[str]) -> int:
         raise CallboardError("--episodes and --steps are two measures of how much to play; leave one of them out")
     if known.render is not None:
         check_display()
-    experiment = read_run(known.run, settings, known.trust)
+    runs = _runs(known.run)
+    if len(runs) > 1:
+        return _evaluate_all(runs, known, settings)
+    summary = _play(runs[0], known, settings)
+    if known.json:
+        print(json.dumps(summary))
+    else:
+        _print(summary, known.steps is not None)
+    return 0
+
+
+def _evaluate_all(runs: Sequence[str], known: argparse.Namespace, settings: Sequence[str]) -> int:
+    """Evaluates several runs; returns 1 if one of them could not be."""
+    summaries = {}
+    for run in runs:
+        try:
+            summaries[run] = _play(run, known, settings)
+        except CallboardError as error:
+            print(f"callboard: {run} is left out: {error}", file=sys.stderr)
+            continue
+        if not known.json:
+            print(f"{run}:")
+            _print(summaries[run], known.steps is not None)
+    means = [summary["mean"] for summary in summaries.values() if summary["mean"] is not None]
+    if known.json:
+        print(json.dumps({"runs": summaries}))
+    elif len(means) > 1:
+        print(f"mean of {len(means)} runs {statistics.fmean(means):.1f} ± {statistics.stdev(means):.1f}")
+    return int(len(summaries) < len(runs))
+
+
+def _runs(name: str) -> list[str]:
+    """Returns the run, or those in a folder, such as one of seeds."""
+    if is_url(name) or os.path.lexists(os.path.join(name, "experiment.yaml")):
+        return [name]
+    return runs_in(name) or [name]
+
+
+def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[str, Any]:
+    """Plays with the policy of a run; returns what it has reached."""
+    experiment = read_run(run, settings, known.trust)
     from ..trained.evaluation import evaluate_run, with_evaluation_settings
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
@@ -64,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     def notify(text: str) -> None:
         print(text, file=sys.stderr)
 
-    with local_copy(known.run, known.checkpoint) as directory:
+    with local_copy(run, known.checkpoint) as directory:
         video_episodes = known.video_episodes if known.video else 0
         result = evaluate_run(
             experiment,
@@ -76,12 +119,10 @@ def main(arguments: Sequence[str]) -> int:
             known.steps,
             live=known.render is not None,
         )
-    policy, video = (
-        path and f"{known.run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video)
-    )
+    policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
     episodes = result.episodes
     returns = [episode.episode_return for episode in episodes]
-    summary: dict[str, Any] = {
+    return {
         "mean": statistics.fmean(returns) if returns else None,
         "std": statistics.pstdev(returns) if returns else None,
         "min": min(returns, default=None),
@@ -105,17 +146,19 @@ def main(arguments: Sequence[str]) -> int:
             for name, value in result.metrics.items()
             if not name.startswith(_EPISODE)
         },
+        "returns": returns,
     }
-    if known.json:
-        print(json.dumps({**summary, "returns": returns}))
-        return 0
+
+
+def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
+    returns = summary["returns"]
     if returns:
         print(" ".join(f"{value:g}" for value in returns))
         print(
             f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
             f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
         )
-    if known.steps is not None or not returns:
+    if counts_steps or not returns:
         ended = f"{len(returns)} episodes" if returns else "no episode"
         print(f"{summary['steps']:,} steps, in which {ended} ended; mean reward of a step {summary['mean_reward']:.4g}")
     for name, value in summary["episode_metrics"].items():
@@ -124,7 +167,6 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{name} {value:g} (from {low:g} to {high:g})")
     for name, value in summary["by_policy"].items():
         print(f"{name} {value:g}")
-    if video:
+    if summary["video"]:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
-        print(f"video: {video} (episodes with a return of {shown})")
-    return 0
+        print(f"video: {summary['video']} (episodes with a return of {shown})")

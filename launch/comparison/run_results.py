@@ -4,10 +4,7 @@ A run that cannot be compared is no error: it is named, with the reason, and lef
 """
 
 import dataclasses
-import os
 import pathlib
-import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +14,8 @@ from numpy.typing import NDArray
 from ...errors import CallboardError
 from ...guarded_files import parse_json, read_regular
 from ..experiments.yaml_files import read_yaml
+from ..run_directory.found_runs import files_of_run, find_runs
 from ..run_directory.layout import RunDirectory
-from ..run_directory.remote_storage import Storage, is_url
-from ..run_directory.run_lock import check_not_running
 
 RETURN = "evaluator/return"
 _MOST_BYTES = 2**30
@@ -100,57 +96,13 @@ def read_results(names: Sequence[str], metric: str = RETURN, include_running: bo
     return results
 
 
-def find_runs(name: str) -> list[str]:
-    """Returns the runs in a folder, at any depth and in natural order, or the folder itself if it is a run.
-
-    Raises:
-      CallboardError: there are none.
-    """
-    if is_url(name):
-        folders = Storage(name).folders_with("experiment.yaml")
-        found = [name.rstrip("/") + ("" if folder == "." else f"/{folder}") for folder in folders]
-    else:
-        found = list(_runs_below(name))
-    if not found:
-        raise CallboardError(f"there is no run in {name or repr('')}: no experiment.yaml is there or below it")
-    return sorted(found, key=_natural)
-
-
 def read_result(name: str, metric: str, include_running: bool) -> RunResult:
     """Reads one run, see `read_results`."""
-    with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
-        directory = RunDirectory(pathlib.Path(scratch if is_url(name) else name))
-        if is_url(name):
-            storage = Storage(name)
-            for file in (directory.experiment, directory.metrics):
-                storage.fetch(file.name, directory.path)
-            is_running = storage.exists("lock")
-        else:
-            is_running = _is_locked(directory)
+    with files_of_run(name) as (directory, is_running):
         if is_running and not include_running:
             raise _Unusable("it is still running")
         settings = _settings(directory)
         return _result(name, settings, _rows(directory.metrics), metric)
-
-
-def _runs_below(name: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(name):
-        if "experiment.yaml" in files:
-            folders.clear()
-            yield os.path.normpath(folder)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Returns a sorting key with which `seed-2` is before `seed-10`."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
-def _is_locked(directory: RunDirectory) -> bool:
-    try:
-        check_not_running(directory.lock())
-    except CallboardError:
-        return True
-    return False
 
 
 def _settings(directory: RunDirectory) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ...errors import CallboardError, suggestion
 from ..nodes.proxy_bypass import bypass_proxies
 from ..processes.local_socket import SocketError, call
 from ..run_directory.coordinator_address import read_address
+from ..run_directory.found_runs import no_run
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import Storage, is_url
 
@@ -53,7 +54,7 @@ class AttachedRun:
         else:
             directory = RunDirectory(pathlib.Path(run))
             if not directory.experiment.exists():
-                raise CallboardError(f"there is no run in {run or repr('')}: it has no experiment.yaml")
+                raise no_run(run)
             self._attach(directory)
 
     def overview(self) -> dict[str, Any]:

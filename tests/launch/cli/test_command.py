@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import callboard
 from callboard.errors import CallboardError
 from callboard.launch.cli import command
 from callboard.launch.cli.command import main
@@ -57,3 +58,8 @@ def test_a_crash_in_native_code_prints_where_it_was():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT
     assert "Fatal Python error: Aborted" in done.stderr and 'command.py", line' in done.stderr
+
+
+def test_the_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"callboard {callboard.__version__}\n"

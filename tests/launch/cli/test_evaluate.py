@@ -5,7 +5,7 @@ import pathlib
 
 import imageio.v3 as imageio
 import pytest
-from untrained_runs import SMALL, write_run
+from untrained_runs import DEFAULTS, SMALL, write_run
 
 from callboard.launch.cli.command import main
 
@@ -90,3 +90,20 @@ def test_wrong_options_are_refused_before_the_run_is_read(options, message, caps
     assert main(["evaluate", "nowhere", *options]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_every_run_in_a_folder_is_evaluated(tmp_path, capsys):
+    for seed in (1, 2):
+        write_run(tmp_path / f"seed-{seed}", options=(*DEFAULTS, f"--seed={seed}"), best=seed == 1)
+    write_run(tmp_path / "seed-3", options=(*DEFAULTS, "--seed=3"))
+    assert main(["evaluate", str(tmp_path), "--episodes", "2"]) == 1
+    output = capsys.readouterr()
+    lines = output.out.splitlines()
+    assert lines[0] == f"{tmp_path}/seed-1:" and lines[3] == f"{tmp_path}/seed-3:"
+    assert lines[-1] == "mean of 2 runs 7.0 ± 0.0"
+    assert output.err.startswith(f"callboard: {tmp_path}/seed-2 is left out: ")
+    assert main(["evaluate", str(tmp_path), "--episodes", "2", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["runs"]
+    assert [one["mean"] for one in found.values()] == [7.0, 7.0]
+    assert main(["export", str(tmp_path), str(tmp_path / "policy")]) == 2
+    assert f"no experiment.yaml; name a run in it, such as {tmp_path}/seed-1" in capsys.readouterr().err

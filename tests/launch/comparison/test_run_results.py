@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from synthetic_runs import write_metrics, write_run
 
-from callboard.errors import CallboardError
-from callboard.launch.comparison.run_results import find_runs, read_results
+from callboard.launch.comparison.run_results import read_results
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.run_lock import Holder, run_lock
 
@@ -60,7 +59,6 @@ def test_a_folder_stands_for_the_runs_in_it_in_natural_order(tmp_path):
     (tmp_path / "study" / "a" / "seed-1" / "checkpoints" / "copy").mkdir()
     (tmp_path / "study" / "a" / "seed-1" / "checkpoints" / "copy" / "experiment.yaml").touch()
     names = [str(tmp_path / "study" / name) for name in ("a/seed-1", "b/seed-2", "b/seed-10")]
-    assert find_runs(str(tmp_path / "study")) == names
     assert [run.name for run in read_results([str(tmp_path / "study"), names[0]]).runs] == names
 
 
@@ -72,13 +70,6 @@ def test_runs_at_a_url_are_read(tmp_path):
     results = read_results([f"file://{tmp_path}"])
     assert [(run.name, run.score) for run in results.runs] == [(f"file://{tmp_path}/seed-1", 1.0)]
     assert results.left_out == [f"file://{tmp_path}/seed-2 is left out: it is still running"]
-    assert find_runs(f"file://{tmp_path}/seed-1/") == [f"file://{tmp_path}/seed-1"]
-
-
-def test_a_folder_without_runs_is_refused(tmp_path):
-    for name in (str(tmp_path), str(tmp_path / "nowhere"), ""):
-        with pytest.raises(CallboardError, match="there is no run in .*: no experiment.yaml is there or below it"):
-            find_runs(name)
 
 
 def damaged_settings(path):

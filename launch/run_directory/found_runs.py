@@ -1,0 +1,80 @@
+"""Runs in a folder, and their files, whether the runs are here or stored at a URL."""
+
+import contextlib
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterator
+
+from ...errors import CallboardError
+from .layout import RunDirectory
+from .remote_storage import Storage, is_url
+from .run_lock import check_not_running
+
+
+def find_runs(name: str) -> list[str]:
+    """Returns the runs in a folder, at any depth and in natural order, or the folder itself if it is a run.
+
+    Raises:
+      CallboardError: there are none.
+    """
+    found = runs_in(name)
+    if not found:
+        raise CallboardError(f"there is no run in {name or repr('')}: no experiment.yaml is there or below it")
+    return found
+
+
+def runs_in(name: str) -> list[str]:
+    """Returns what `find_runs` does; empty if there are no runs."""
+    if is_url(name):
+        folders = Storage(name).folders_with("experiment.yaml")
+        found = [name.rstrip("/") + ("" if folder == "." else f"/{folder}") for folder in folders]
+    else:
+        found = list(_runs_below(name))
+    return sorted(found, key=_natural)
+
+
+def no_run(name: str) -> CallboardError:
+    """Returns the error for a directory that is no run; it names a run that is in it."""
+    text = f"there is no run in {name or repr('')}: it has no experiment.yaml"
+    inside = [] if is_url(name) or not os.path.isdir(name) else runs_in(name)
+    return CallboardError(f"{text}; name a run in it, such as {inside[0]}" if inside else text)
+
+
+@contextlib.contextmanager
+def files_of_run(name: str) -> Iterator[tuple[RunDirectory, bool]]:
+    """Gives a directory with the experiment and the metrics of a run, and whether the run is running.
+
+    Args:
+      name: the run directory, a path or a URL; what is at a URL is fetched.
+    """
+    if not is_url(name):
+        directory = RunDirectory(pathlib.Path(name))
+        yield directory, _is_locked(directory)
+        return
+    with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
+        directory, storage = RunDirectory(pathlib.Path(scratch)), Storage(name)
+        for file in (directory.experiment, directory.metrics):
+            storage.fetch(file.name, directory.path)
+        yield directory, storage.exists("lock")
+
+
+def _runs_below(name: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(name):
+        if "experiment.yaml" in files:
+            folders.clear()
+            yield os.path.normpath(folder)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Returns a sorting key with which `seed-2` is before `seed-10`."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _is_locked(directory: RunDirectory) -> bool:
+    try:
+        check_not_running(directory.lock())
+    except CallboardError:
+        return True
+    return False
