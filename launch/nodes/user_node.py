@@ -67,7 +67,8 @@ class UserNode:
         # A `PyClassNode` keeps its object, but each incarnation needs its own.
         self._node._instance = None
         context.progress.waits("its own code")
-        _run_closed(self._node.function, self.addresses, self.policy.hosts, context.stop)
+        context.guard.allow(self.policy.hosts)
+        _run_closed(self._node.function, self.addresses, context.guard, context.stop)
         context.progress.waits("the end of the run")
         context.stop.wait()
 
@@ -79,18 +80,16 @@ def close_ports(node: lp.PyNode, hosts: Sequence[str] | None) -> None:
       node: a node of the user's own, before the launch.
       hosts: see `NodePolicy`.
     """
-    node._partial_function = functools.partial(_run_closed, node._partial_function, node.addresses, hosts)
+    function, addresses = node._partial_function, node.addresses
+    node._partial_function = lambda: _run_closed(function, addresses, PortGuard(hosts), threading.Event())
 
 
 def _run_closed(
-    function: Callable[[], Any],
-    addresses: Sequence[lp.Address],
-    hosts: Sequence[str] | None,
-    stop: threading.Event | None = None,
+    function: Callable[[], Any], addresses: Sequence[lp.Address], guard: PortGuard, stop: threading.Event
 ) -> None:
     """Calls a node's function, and closes the ports of its addresses as soon as it listens on them."""
     ports = [lp.get_port_from_address(address.resolve()) for address in addresses]
-    PortGuard(hosts).close_when_open(ports, stop or threading.Event())
+    guard.close_when_open(ports, stop)
     function()
 
 

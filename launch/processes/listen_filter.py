@@ -3,7 +3,8 @@
 Courier, Reverb and TensorFlow listen on all interfaces, without passwords.  So every process attaches a classic BPF
 filter (`SO_ATTACH_FILTER`, see socket(7)) to its own listening sockets.  It drops every packet that neither came over
 the loopback interface, as all packets from this machine do, nor has the address of another host of the run as its
-source.  The connections that a socket accepts inherit its filter.  This needs no privileges and no firewall.
+source.  The connections that a socket accepts inherit its filter; those that it has accepted before, and those that
+wait to be accepted, get it within a second.  This needs no privileges and no firewall.
 """
 
 import ctypes
@@ -27,10 +28,13 @@ _INTERFACE = -0x1000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX
 _LOOPBACK_INTERFACE = 1  # In every network namespace.
 _VERSION_4, _SOURCE_4, _SOURCE_6 = 4, _NETWORK_HEADER + 12, _NETWORK_HEADER + 8
 _WHOLE_PACKET, _NOTHING = 0xFFFFFFFF, 0
-_MOST_HOSTS = 400
-"""More would exceed the length of a filter if all had IPv6 addresses."""
+_MOST_INSTRUCTIONS = 4096
 _POLL_SECONDS = 0.01
+_SLOW_POLL_SECONDS = 0.2
 _WATCH_SECONDS = 600.0
+"""Time after which a port that is not open yet is looked for less often."""
+_AGAIN_SECONDS = (0.01, 0.1, 1.0)
+"""When connections are looked for that were made before the filter, and accepted after it."""
 _LOOK_UP_SECONDS = 10.0
 
 
@@ -55,6 +59,7 @@ class PortGuard:
         with self._lock:
             self._ports.add(port)
             self._close([port])
+        threading.Thread(target=self._close_again, args=([port],), name="listen-filter-again", daemon=True).start()
 
     def close_when_open(self, ports: Collection[int], stop: threading.Event) -> None:
         """Closes ports, in the background, as soon as this process listens on them.
@@ -68,13 +73,14 @@ class PortGuard:
         left = set(ports)
 
         def watch() -> None:
-            waited = 0.0
-            while left and waited < _WATCH_SECONDS and not stop.wait(_POLL_SECONDS):
-                waited += _POLL_SECONDS
+            slow = time.monotonic() + _WATCH_SECONDS
+            while left and not stop.wait(_POLL_SECONDS if time.monotonic() < slow else _SLOW_POLL_SECONDS):
                 with self._lock:
                     found = self._close(left)
                     left.difference_update(found)
                     self._ports.update(found)
+                if found:
+                    threading.Thread(target=self._close_again, args=(found,), daemon=True).start()
 
         if left:
             threading.Thread(target=watch, name="listen-filter", daemon=True).start()
@@ -90,6 +96,12 @@ class PortGuard:
             if not self._looks_up and any(not _is_address(host) for host in hosts or ()):
                 self._looks_up = True
                 threading.Thread(target=self._look_up, name="listen-filter-names", daemon=True).start()
+
+    def _close_again(self, ports: Collection[int]) -> None:
+        for seconds in _AGAIN_SECONDS:
+            time.sleep(seconds)
+            with self._lock:
+                self._close(ports)
 
     def _look_up(self) -> None:
         while True:
@@ -111,6 +123,13 @@ class PortGuard:
             # The coordinator notifies the user, see `refusal`.
             logging.warning("the ports %s cannot be closed to other machines: %s", sorted(ports), error)
             return set(ports)
+        except TooManyHosts as error:
+            logging.warning("%s; the ports %s accept only this machine", error, sorted(ports))
+            return _attach(ports, filter_program())
+
+
+class TooManyHosts(ValueError):
+    """A filter has no room for all hosts."""
 
 
 def resolved(hosts: Sequence[str]) -> list[str]:
@@ -149,17 +168,16 @@ def filter_program(hosts: Sequence[str] = ()) -> bytes:
     """Returns a filter that accepts packets from this machine and from hosts, as the kernel reads it.
 
     Raises:
-      ValueError: an address is not one, or there are too many.
+      TooManyHosts: there is room for about 2,000 addresses of IPv4, or 450 of IPv6.
+      ValueError: an address is not one.
     """
     addresses = [ipaddress.ip_address(host) for host in dict.fromkeys(hosts)]
-    if len(addresses) > _MOST_HOSTS:
-        raise ValueError(f"a packet filter takes at most {_MOST_HOSTS} hosts, not {len(addresses)}")
     version_4 = [address for address in addresses if address.version == _VERSION_4]
     version_6 = [address for address in addresses if address.version != _VERSION_4]
     of_version_4 = [_LOADS_SOURCE_4, *(_accept_equal(int(address)) for address in version_4), _instruction(_RETURN, 0)]
     of_version_6 = [*(_accept_version_6(address.packed) for address in version_6), _instruction(_RETURN, 0)]
     length_4 = sum(map(len, of_version_4)) // _INSTRUCTION.size
-    return b"".join(
+    program = b"".join(
         [
             _instruction(_LOAD_WORD, _INTERFACE),
             _accept_equal(_LOOPBACK_INTERFACE),
@@ -171,6 +189,9 @@ def filter_program(hosts: Sequence[str] = ()) -> bytes:
             *of_version_6,
         ]
     )
+    if len(program) > _MOST_INSTRUCTIONS * _INSTRUCTION.size:
+        raise TooManyHosts(f"a packet filter has no room for {len(addresses)} hosts")
+    return program
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -194,17 +215,22 @@ def _accept_version_6(packed: bytes) -> bytes:
 
 
 def _attach(ports: Collection[int], program: bytes) -> set[int]:
-    """Attaches a filter to this process's sockets that listen on these ports; returns the ports that it has found."""
+    """Attaches a filter to this process's sockets that listen on these ports, and to their connections.
+
+    Returns:
+      The ports on which it listens.
+    """
     found = set()
-    for listener, port in _listeners():
+    for server, port in _sockets():
         if port in ports:
-            _set_filter(listener, program)
-            found.add(port)
+            _set_filter(server, program)
+            if _listens(server):
+                found.add(port)
     return found
 
 
-def _listeners() -> Iterator[tuple[socket.socket, int]]:
-    """Yields a duplicate of each TCP socket on which this process listens, with its port."""
+def _sockets() -> Iterator[tuple[socket.socket, int]]:
+    """Yields a duplicate of each TCP socket of this process, with its own port."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
@@ -213,7 +239,7 @@ def _listeners() -> Iterator[tuple[socket.socket, int]]:
         except OSError:
             continue  # It was closed in the meantime.
         with duplicate:
-            if duplicate.family in (socket.AF_INET, socket.AF_INET6) and _listens(duplicate):
+            if duplicate.family in (socket.AF_INET, socket.AF_INET6) and duplicate.type == socket.SOCK_STREAM:
                 yield duplicate, duplicate.getsockname()[1]
 
 

@@ -9,17 +9,19 @@ import dataclasses
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import courier
 import launchpad as lp
 
-from ....deadlines import retry
+from ....caller_words import argument
+from ....deadlines import Deadline, retry
 from ....errors import CallboardError
 from ...experiments.checked_run import Run
 from ...nodes.proxy_bypass import bypass_proxies
-from ...processes.listen_filter import PortGuard
+from ...processes.listen_filter import PortGuard, TooManyHosts, filter_program, resolved
 from ...processes.package_versions import versions
 from ...processes.ports import reserve
 from ...program import nodes_of
@@ -39,6 +41,8 @@ _CALL_SECONDS = 3.0
 _PORT_SECONDS = 10.0
 _DIAL_SECONDS = 1.0
 _DIRECTORY_SECONDS = 2.0
+_NAME_SECONDS = 20.0
+_LOOK_UP_SECONDS = 0.5
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host: str) -> Outcome:
@@ -55,10 +59,12 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
       CallboardError: this host was rejected or cannot take part.
     """
     is_first = host == cluster.first
+    _check_names(cluster, host, monitor)
     bypass_proxies(*cluster.hosts.values())
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
+    _check_filter(cluster, run.experiment.listen)
     guard = PortGuard(None if run.experiment.listen == "all" else tuple(cluster.hosts.values()))
     for node in nodes:
         if node.policy.hosts is not None:
@@ -104,6 +110,40 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
         if is_first and outcome.exit_code == 0:
             run.directory.write_end_of_run(outcome.reason)
         return outcome
+
+
+def _check_filter(cluster: Cluster, listen: str) -> None:
+    """Raises `CallboardError` if the hosts are too many for the filter that closes the ports to other machines."""
+    try:
+        filter_program([] if listen == "all" else resolved(list(cluster.hosts.values())))
+    except TooManyHosts as error:
+        advice = f"guard the ports with a firewall and give {argument('listen', 'all')}"
+        raise CallboardError(f"{error}; {advice}") from error
+
+
+def _check_names(cluster: Cluster, host: str, monitor: Monitor) -> None:
+    """Refuses names of machines that nobody knows, which would be left out of the run without a word.
+
+    Another host than this one and the first may be started later, and its name may be unknown until then.
+
+    Raises:
+      CallboardError: the name of this host or of the first one cannot be looked up.
+    """
+    needed = {host: cluster.hosts[host], cluster.first: cluster.hosts[cluster.first]}
+    deadline = Deadline(_NAME_SECONDS)
+    while unknown := {name: address for name, address in needed.items() if not resolved([address])}:
+        if deadline.has_passed:
+            name, address = next(iter(unknown.items()))
+            raise CallboardError(
+                f"{cluster.path}: the name {address!r} of host {name} cannot be looked up; correct it, or use an "
+                "IP address"
+            )
+        time.sleep(_LOOK_UP_SECONDS)
+    for name, address in cluster.hosts.items():
+        if name not in needed and not resolved([address]):
+            monitor.notify(
+                f"the name {address!r} of host {name} cannot be looked up; it can join as soon as it is known here"
+            )
 
 
 def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:

@@ -1,5 +1,6 @@
 """The run of one host: that of a cluster with a single host, and ports that it cannot have."""
 
+import dataclasses
 import pathlib
 import socket
 
@@ -65,3 +66,44 @@ def test_a_port_that_another_run_has_reserved_is_refused(program, run, cluster):
         with pytest.raises(CallboardError, match=f"the port {cluster.ports[0]} of host here belongs to another run"):
             host_run.run(program, run, Screen(), cluster, "here")
     assert not run.directory.path.exists()
+
+
+class Notices:
+    def __init__(self):
+        self.lines = []
+
+    def status(self, status):
+        pass
+
+    def notify(self, text):
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize("wrong", ["first", "own"])
+def test_a_name_that_cannot_be_looked_up_is_refused_before_anything_starts(wrong, program, run, cluster, monkeypatch):
+    monkeypatch.setattr(host_run, "_NAME_SECONDS", 0.0)
+    hosts = {"first": "127.0.0.1", "own": "127.0.0.1", wrong: "cpuu-1.invalid"}
+    placement = {**cluster.placement, "learner": ["first"], "actor": ["own"]}
+    wrongly = dataclasses.replace(cluster, hosts=hosts, placement=placement)
+    with pytest.raises(
+        CallboardError, match=f"the name 'cpuu-1.invalid' of host {wrong} cannot be looked up; correct it"
+    ):
+        host_run.run(program, run, Notices(), wrongly, "own")
+    assert not run.directory.path.exists()
+
+
+def test_another_host_may_be_known_later(cluster):
+    notices = Notices()
+    later = dataclasses.replace(cluster, hosts={**cluster.hosts, "late": "not-there.invalid"})
+    host_run._check_names(later, "here", notices)
+    (line,) = notices.lines
+    assert line.startswith("the name 'not-there.invalid' of host late cannot be looked up; it can join")
+
+
+def test_hosts_that_no_filter_holds_are_refused(cluster):
+    many = dataclasses.replace(cluster, hosts={f"h{n}": f"10.0.{n // 250}.{n % 250}" for n in range(2080)})
+    with pytest.raises(
+        CallboardError, match="no room for 2080 hosts; guard the ports with a firewall and give listen="
+    ):
+        host_run._check_filter(many, "hosts")
+    host_run._check_filter(many, "all")
