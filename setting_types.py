@@ -17,13 +17,15 @@ from annotated_types import Interval
 from .errors import CallboardError, unknown
 
 PositiveInt = Annotated[int, Interval(ge=1)]
+LayerSize = Annotated[int, Interval(ge=1, le=2**16)]
+"""Units of a layer: more would need more memory than a machine has."""
 NonNegativeInt = Annotated[int, Interval(ge=0)]
 PositiveFloat = Annotated[float, Interval(gt=0, lt=math.inf)]
 NonNegativeFloat = Annotated[float, Interval(ge=0, lt=math.inf)]
 FiniteFloat = Annotated[float, Interval(gt=-math.inf, lt=math.inf)]
 UnitInterval = Annotated[float, Interval(ge=0, le=1)]
 
-_INT = re.compile(r"[-+]?[0-9][0-9_]*")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")  # 010 is 8 to some, and 10 to others.
 _MOST_DIGITS = 30
 _MOST_LETTERS = 60
 _NAMES = {

@@ -65,7 +65,8 @@ def environment_of_slots(weights: Sequence[float], count: int) -> np.ndarray:
       weights: weights of the environments, above 0.
       count: the number of slots.
     """
-    shares = np.asarray(weights, np.float64) / np.sum(weights)
+    relative = np.asarray(weights, np.float64) / np.max(weights)  # Sums of large weights are infinite.
+    shares = relative / np.sum(relative)
     lacking = np.zeros(len(shares))
     chosen = np.zeros(count, np.int64)
     for slot in range(count):

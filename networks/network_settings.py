@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..errors import CallboardError, unknown
-from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval, converted
+from ..setting_types import LayerSize, NonNegativeInt, PositiveInt, UnitInterval, converted
 from ..specs import EnvironmentSpec, without_part
 
 CORES = ("none", "lstm", "gru", "gtrxl")
@@ -47,7 +47,7 @@ class NetworkSettings:
     torso: str = "auto"
     torso_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     torsos: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    hidden_sizes: tuple[PositiveInt, ...]
+    hidden_sizes: tuple[LayerSize, ...]
     activation: Activation
     layer_norm: bool = False
     filters: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
@@ -142,7 +142,7 @@ class CoreSettings:
     """
 
     core: str = "none"
-    lstm_size: PositiveInt
+    lstm_size: LayerSize
     core_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -222,7 +222,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
       popart: see `PopArtSettings`.
     """
 
-    head_sizes: tuple[PositiveInt, ...]
+    head_sizes: tuple[LayerSize, ...]
     autoregressive: bool = False
     shared: bool = True
     previous_inputs: bool = False

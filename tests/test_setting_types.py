@@ -60,6 +60,7 @@ def test_plain_values_are_converted(hint, value, expected):
         (PositiveInt, 0),
         (PositiveInt, True),
         (PositiveInt, 1.5),
+        (int, "010"),
         (PositiveFloat, 0.0),
         (PositiveFloat, math.inf),
         (PositiveFloat | None, -1.0),

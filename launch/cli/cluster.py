@@ -1,12 +1,14 @@
 """`callboard cluster check`: which hosts of a cluster file reach each other."""
 
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from ...errors import CallboardError
 from ..launchers.hosts.cluster_check import REACHED, UNKNOWN, check_reach, describe_problems
 from ..launchers.hosts.cluster_file import Cluster, read_cluster
 from .command_parser import CommandParser
@@ -26,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     cluster.check_host(known.host)
     if not known.allow_public:
         cluster.check_addresses()
+    if not 0 <= known.seconds < math.inf:
+        raise CallboardError(f"--seconds must be a number of at least 0, not {known.seconds:g}")
     views = check_reach(cluster, known.host, known.seconds)
     problems = describe_problems(cluster, known.host, views)
     console = Console(highlight=False, markup=False, soft_wrap=True)

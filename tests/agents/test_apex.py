@@ -69,7 +69,7 @@ def q_of(network: Any, observation: Any) -> np.ndarray:
         (
             {"network.hidden_sizes": (16, 0)},
             {},
-            r"agent.network.hidden_sizes must be a list of whole numbers of at least 1, .* not \(16, 0\)",
+            r"agent.network.hidden_sizes must be a list of whole numbers from 1 to 65,536, .* not \(16, 0\)",
         ),
         (
             {"optimizer.learning_rate": 0.0},

@@ -376,7 +376,7 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
         # Of a layer without units TensorFlow ends the process.
         (
             {"network.hidden_sizes": (64, 0)},
-            "network.hidden_sizes must be a list of whole numbers of at least 1",
+            "network.hidden_sizes must be a list of whole numbers from 1 to 65,536",
         ),
         ({"discount": 1.1}, "discount must be a number from 0 to 1, not 1.1"),
         ({"entropy_cost": -0.1}, "entropy_cost must be a number of at least 0 or a schedule .*, not -0.1"),

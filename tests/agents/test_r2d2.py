@@ -371,12 +371,12 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
         (dict(priority_eta=1.5), {}, "agent.priority_eta must be a number from 0 to 1"),
         (dict(target_update_period=0), {}, "agent.target_update_period must be a whole number of at least 1"),
         (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be a number of at least 0, not -1.0"),
-        ({"network.lstm_size": 0}, {}, "agent.network.lstm_size must be a whole number of at least 1, not 0"),
+        ({"network.lstm_size": 0}, {}, "agent.network.lstm_size must be a whole number from 1 to 65,536, not 0"),
         ({"network.stream_size": -1}, {}, "agent.network.stream_size must be a whole number of at least 0, not -1"),
         (
             {"network.hidden_sizes": (0,)},
             {},
-            "agent.network.hidden_sizes must be a list of whole numbers of at least 1",
+            "agent.network.hidden_sizes must be a list of whole numbers from 1 to 65,536",
         ),
         (
             {"optimizer.learning_rate": 0.0},

@@ -55,7 +55,7 @@ def test_actions_that_it_cannot_take_are_refused_in_one_line(action, message):
     "settings, message",
     [
         ({"hold": 0}, "agent.hold must be a whole number of at least 1, not 0"),
-        ({"network.hidden_sizes": (0,)}, "agent.network.hidden_sizes must be a list of whole numbers of at least 1"),
+        ({"network.hidden_sizes": (0,)}, "agent.network.hidden_sizes must be a list of whole numbers from 1 to 65,536"),
         ({"discount": 1.5}, "agent.discount must be a number from 0 to 1"),
         ({"target_update_rate": 0.0}, "agent.target_update_rate must be a number above 0"),
         ({"temperature": 0.0}, "agent.temperature must be a number above 0"),

@@ -57,6 +57,7 @@ MIXTURE = (
         ([2, 1], [0, 1, 0, 0, 1, 0]),
         ([0.1, 0.1, 0.1], [0, 1, 2, 0, 1, 2, 0, 1, 2]),
         ([1, 3], [1, 0, 1, 1, 1, 0, 1, 1]),
+        ([1e308, 1e308], [0, 1, 0, 1]),
     ],
 )
 def test_slots_are_shared_in_proportion_from_the_beginning(weights, expected):

@@ -178,7 +178,7 @@ def test_the_recipes_that_ship_are_right(name):
         (
             {},
             ["--agent.network.hidden-sizes", "[a]"],
-            "agent.network.hidden_sizes must be a list of whole numbers of at least 1, such as [64, 64], not ['a']",
+            "agent.network.hidden_sizes must be a list of whole numbers from 1 to 65,536, such as [64, 64], not ['a']",
         ),
         ({"checkpoint_every": "٣"}, [], "checkpoint_every must be a number above 0 and at most 100,000,000, not '٣'"),
         ({"actors": "many"}, [], "actors must be a whole number from 1 to 10,000, not 'many'"),

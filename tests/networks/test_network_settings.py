@@ -75,11 +75,18 @@ def test_the_function_that_builds_a_network_takes_every_setting(settings, build)
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (dataclasses.replace(POLICY_VALUE, hidden_sizes=(64, 0)), "hidden_sizes must be a list of whole numbers of at"),
-        (dataclasses.replace(POLICY_VALUE, head_sizes=(-1,)), "head_sizes must be a list of whole numbers of at"),
-        (dataclasses.replace(POLICY_VALUE, lstm_size=0), "lstm_size must be a whole number of at least 1, not 0"),
+        (
+            dataclasses.replace(POLICY_VALUE, hidden_sizes=(10**9,)),
+            "hidden_sizes must be a list of whole numbers from 1",
+        ),
+        (
+            dataclasses.replace(POLICY_VALUE, hidden_sizes=(64, 0)),
+            "hidden_sizes must be a list of whole numbers from 1",
+        ),
+        (dataclasses.replace(POLICY_VALUE, head_sizes=(-1,)), "head_sizes must be a list of whole numbers from 1"),
+        (dataclasses.replace(POLICY_VALUE, lstm_size=0), "lstm_size must be a whole number from 1 to 65,536, not 0"),
         (dataclasses.replace(RECURRENT_Q, stream_size=-1), "stream_size must be a whole number of at least 0, not -1"),
-        (dataclasses.replace(RECURRENT_Q, lstm_size=0), "lstm_size must be a whole number of at least 1, not 0"),
+        (dataclasses.replace(RECURRENT_Q, lstm_size=0), "lstm_size must be a whole number from 1 to 65,536, not 0"),
     ],
 )
 def test_a_size_out_of_range_is_refused(settings, message):

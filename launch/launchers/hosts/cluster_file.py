@@ -242,8 +242,8 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
 def _is_address(text: str) -> bool:
     """Returns whether a text may be an IP address or a name; the last label of a name is not all digits (RFC 3696)."""
     try:
-        ipaddress.ip_address(text)
-        return True
+        address = ipaddress.ip_address(text)
+        return not (address.is_unspecified or address.is_multicast)
     except ValueError:
         parts = text.removesuffix(".").split(".")
         named = all(re.fullmatch(r"[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?", part) for part in parts)

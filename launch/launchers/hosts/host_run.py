@@ -122,7 +122,7 @@ def _check_filter(cluster: Cluster, listen: str) -> None:
 
 
 def _check_names(cluster: Cluster, host: str, monitor: Monitor) -> None:
-    """Refuses names of machines that nobody knows, which would be left out of the run without a word.
+    """Refuses names of machines that are not known, which would be left out of the run without a word.
 
     Another host than this one and the first may be started later, and its name may be unknown until then.
 

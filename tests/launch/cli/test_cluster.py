@@ -54,3 +54,9 @@ def test_a_cluster_that_cannot_be_used_is_refused(write_cluster, host, address, 
     assert main(["cluster", "check", write_cluster("a", "b", address=address), "--host", host]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("seconds", ["-5", "nan", "inf"])
+def test_seconds_must_be_a_time(seconds, write_cluster, capsys):
+    assert main(["cluster", "check", write_cluster("a"), "--host", "a", f"--seconds={seconds}"]) == 2
+    assert capsys.readouterr().err.startswith("callboard: --seconds must be a number of at least 0, not ")
