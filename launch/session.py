@@ -27,6 +27,7 @@ from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
 from .node_names import metric_of
+from .nodes.acting.actor_view import ActorView
 from .nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup
 from .processes.exit_calls import call_at_exit, remove_call
 from .result import EvaluationResult, Result, evaluation_result, result_of
@@ -369,6 +370,27 @@ class Session:
         actors = [f"actor/{index}" for index in range(self._experiment.actors)]
         replies = self._running().command(actors, "for_each_environment", function)
         return [result for actor in actors for result in replies[actor]]
+
+    def for_each_actor(self, function: Callable[[ActorView], T]) -> list[T]:
+        """Calls a function with every actor, between two of its steps.
+
+        Args:
+          function: called in the actor's process, perhaps on another machine, with what it has: its index, its
+            environments and its policy.
+
+        Returns:
+          The results by the index of the actor.
+
+        Raises:
+          CallboardError: the function raised in an actor, whose log has the traceback.
+        """
+        if not callable(function):
+            raise CallboardError(f"for_each_actor needs a function of an actor, not {function!r}")
+        if self._experiment.policy_server is not None:
+            raise CallboardError("a policy server has no actors on which a function could be called")
+        actors = [f"actor/{index}" for index in range(self._experiment.actors)]
+        replies = self._running().command(actors, "for_each_actor", function)
+        return [replies[actor] for actor in actors]
 
     def stop(self, reason: str = "stopped by its session") -> None:
         """Ends the run as at a limit, with a checkpoint."""

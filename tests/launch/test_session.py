@@ -109,6 +109,13 @@ def use(session):
     with pytest.raises(CallboardError) as caught:
         session.for_each_environment(fail)
     assert str(caught.value) == "actor/0: environments 0 to 15: ValueError: there is no such thing"
+    views = session.for_each_actor(lambda actor: (actor.index, actor.first_slot, actor.weights()))
+    assert [view[:2] for view in views] == [(0, 0), (1, 16)]
+    assert {name: value.shape for name, value in views[1][2].items()} == {
+        name: value.shape for name, value in session.get_weights().items() if name in views[1][2]
+    }
+    with pytest.raises(CallboardError, match="actor/0: ValueError: there is no such thing"):
+        session.for_each_actor(fail)
     return session.get_weights()
 
 
@@ -205,6 +212,7 @@ def test_changes_of_settings_survive_the_session(experiment, said):
             "agent.entropy_cost must be a number of at least 0 or a schedule",
         ),
         (lambda session: session.for_each_environment(3), "for_each_environment needs a function of an"),
+        (lambda session: session.for_each_actor("weights"), "for_each_actor needs a function of an actor, not 'w"),
         (lambda session: session.for_each_environment(threading.Lock().acquire), "cannot be pickled .TypeError: "),
         (lambda session: session.evaluate(0), "episodes must be at least 1, not 0"),
         (lambda session: session.restore("/nowhere"), "/nowhere is not a checkpoint"),

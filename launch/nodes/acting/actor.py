@@ -1,9 +1,10 @@
 """The actor node: steps its environments with the newest weights and writes the records to replay."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ....agents.acting import Actor, trace_layout
+from ....agents.agent import Policy
 from ....agents.weights import WeightClient
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
@@ -32,6 +33,7 @@ class ActorNode(EnvironmentNode):
         self._shard = run.layout.shard_of(index)
         self._shard_name = replay[self._shard].name
         self._actor: Actor | None = None
+        self._policy: Policy | None = None
         self._writer: ActorWriter | None = None
 
     @property
@@ -63,7 +65,7 @@ class ActorNode(EnvironmentNode):
         )
         self.take_task()
         self._actor = Actor(environment, policy, self._writer)
-        self._stepper = self._actor.stepper
+        self._policy, self._stepper = policy.policy, self._actor.stepper
         logging.info("first action")
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
@@ -74,6 +76,9 @@ class ActorNode(EnvironmentNode):
 
     def weights_step(self) -> int | None:
         return None if self._actor is None or self._weights.version is None else self._weights.version.step
+
+    def policies_here(self) -> Mapping[str, Policy]:
+        return {} if self._policy is None else {"": self._policy}
 
     def step(self) -> None:
         """Takes one timestep if replay, the agent's pacing and the run's step limit allow it."""

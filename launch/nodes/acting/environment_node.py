@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....agents.acting import Episode, Stepper
+from ....agents.agent import Policy
 from ....environments import BatchedEnvironment
 from ....environments.batches.episode_metrics import parse_episode_metrics
 from ....errors import CallboardError, one_line
@@ -19,6 +20,7 @@ from ..reports.reporting import Report, ReportingNode
 from ..reports.run_control import ControlState
 from ..reports.step_budget import StepLease
 from .acting_setup import make_environments
+from .actor_view import ActorView
 
 POLL_SECONDS = 0.005
 """Interval at which an actor that has to wait checks whether it may continue."""
@@ -138,7 +140,33 @@ class EnvironmentNode(ReportingNode):
             self._lease.renew(limit)
 
     def command(self, method: str) -> Callable[..., Any]:
-        return self._for_each_environment if method == "for_each_environment" else super().command(method)
+        commands = {"for_each_environment": self._for_each_environment, "for_each_actor": self._call_with_view}
+        return commands[method] if method in commands else super().command(method)
+
+    def policies_here(self) -> Mapping[str, Policy]:
+        """Returns the policies that act in this process and learn, by name; the name is empty if the run has one."""
+        return {}
+
+    def _call_with_view(self, function: Callable[[ActorView], Any]) -> Any:
+        """Returns the result of a function of this actor.
+
+        Raises:
+          CallboardError: the function has raised.
+        """
+        self.context.progress.works_slowly("calling a function on the actor")
+        environments = [] if self._environment is None else self._environment.environments
+        view = ActorView(
+            self._index,
+            self.first_slot,
+            self.environment_steps,
+            self.weights_step(),
+            environments,
+            self.policies_here(),
+        )
+        try:
+            return function(view)
+        except Exception as error:  # It may raise anything.
+            raise CallboardError(one_line(error)) from error
 
     def _for_each_environment(self, function: Callable[[Any], Any]) -> list[Any]:
         """Returns the results of a function by environment of the batch.

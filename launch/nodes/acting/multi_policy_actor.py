@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ....agents.acting import BatchPolicy, Stepper
-from ....agents.agent import Agent, Mode
+from ....agents.agent import Agent, Mode, Policy
 from ....environments import BatchedEnvironment
 from ....environments.multi_agent.joint_batch import JointBatch
 from ...experiments.checked_run import Run
@@ -151,6 +151,10 @@ class MultiPolicyActorNode(EnvironmentNode):
 
     def seconds_waited(self) -> dict[str, float]:
         return {"replay to take data": sum(actor.seconds_waited for actor in self._actors.values())}
+
+    def policies_here(self) -> Mapping[str, Policy]:
+        local = {name: actor for name, actor in self._actors.items() if isinstance(actor, LocalPolicyActor)}
+        return {name: actor.policy for name, actor in local.items()}
 
     def weights_step(self) -> int | None:
         steps = [actor.weights_step for actor in self._actors.values()]

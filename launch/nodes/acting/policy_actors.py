@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import tree
 
 from ....agents.acting import PolicyRecorder, policy_seed, trace_layout
+from ....agents.agent import Policy
 from ....agents.weights import WeightClient
 from ....data import Nest, Timestep
 from ....replay import Heartbeat, ReplayHandle
@@ -100,6 +101,11 @@ class LocalPolicyActor:
         self._weights = WeightClient(learner.client(CALL_SECONDS), self._policy.policy.variables)
         self._writer: ActorWriter | None = None
         self._recorder: PolicyRecorder | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """What acts, with the weights that were fetched last."""
+        return self._policy.policy
 
     def wait_for_weights(self) -> bool:
         """Waits for the first weights; returns False if the run stops first."""
