@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import time
 
 import pytest
 
@@ -69,10 +68,9 @@ def test_another_machine_compares_no_numbers(tmp_path):
 def test_a_run_ends_without_its_directory(launcher, lose, train):
     run = train("--launcher", launcher, "--checkpoint-every", "1", "--max-steps", "1000000")
     run.wait_until(lambda: run.process.poll() is not None or any(run.run_dir.glob("checkpoints/[0-9]*")))
+    assert run.process.poll() is None, run.text()
     lose(run.run_dir)
-    lost = time.monotonic()
-    assert run.wait(60) == 1, run.text()
-    assert time.monotonic() - lost < 30
+    assert run.wait(90) == 1, run.text()
     failed = [line for line in run.text().splitlines() if "failed: the run directory" in line]
     assert len(failed) == 1 and LOSSES[lose] in failed[0]
     assert not run.run_dir.exists() or not os.listdir(run.run_dir)

@@ -69,6 +69,7 @@ def test_only_regular_files_without_compression_are_read(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", names=np.array(["w"]), weight_0000=np.zeros(10**6))
     (tmp_path / "link.npz").symlink_to(tmp_path / "weights.npz")
     os.mkfifo(tmp_path / "pipe.npz")
-    for name in ("bomb", "link", "pipe"):
+    np.savez(tmp_path / "pickled.npz", names=np.array(["w"]), weight_0000=np.array([{}], dtype=object))
+    for name in ("bomb", "link", "pipe", "pickled"):
         with pytest.raises(CallboardError, match=rf"{name}.npz is damaged"):
             read_policy(tmp_path / f"{name}.npz")

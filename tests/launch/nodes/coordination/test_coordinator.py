@@ -3,12 +3,14 @@
 import itertools
 import json
 import math
+import shutil
 import threading
 import time
 
 import pytest
 
 from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.nodes.coordination.coordinator import Coordinator
@@ -32,6 +34,7 @@ def make_coordinator(tmp_path, sent):
     def make(clock=time.monotonic, controlled=False, start="first", **settings):
         directory = RunDirectory(tmp_path)
         directory.create()
+        directory = directory.identified()
         context = NodeContext(
             "coordinator/0",
             next(incarnation_ids),
@@ -439,3 +442,18 @@ def test_loggers_get_the_rows_that_are_written_until_the_end(make_coordinator, t
 def test_the_status_shows_whether_replay_is_a_queue(make_coordinator):
     statuses = [make_coordinator(agent=agent).status() for agent in ("impala", "ppo", "a3c", "apex")]
     assert [status["has_queue"] for status in statuses] == [True, True, True, False]
+
+
+def test_a_run_without_its_directory_ends_at_the_next_step(make_coordinator, tmp_path):
+    coordinator = make_coordinator()
+    coordinator.step()
+    report(coordinator, steps=100, evaluation={"evaluator/return": 5.0})
+    shutil.rmtree(tmp_path)
+    report(coordinator, sequence=2, steps=200, evaluation={"evaluator/return": 6.0})
+    with pytest.raises(CallboardError, match=f"^the run directory {tmp_path} was renamed or deleted while the run was"):
+        coordinator.step()
+    with pytest.raises(CallboardError, match="was renamed or deleted"):
+        coordinator.show_progress(1, 1)
+    coordinator.finish()
+    assert not tmp_path.exists()
+    tmp_path.mkdir()
