@@ -6,6 +6,7 @@ parts, see `sac_composed`.
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -26,7 +27,7 @@ from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .gradient_step import LossOutput, Objective
 from .learning.actor_critic_checks import check_networks
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .learning.sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
@@ -35,6 +36,7 @@ from .losses.q_learning import action_value
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
+from .optimizer_settings import OptimizerSettings
 from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded, check_finite_bounds
 from .policies.sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
@@ -106,15 +108,22 @@ class Sac(SacSettings, Agent):
         steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
 
         def update_target(steps: tf.Tensor) -> None:
-            move_weights(learned.critic, learned.target_critic, self.target_update_rate)
+            # The first step is one of the targets and of the policy, too.
+            due = (steps - 1) % self.target_update_period == 0
+            rate = tf.where(due, tf.constant(self.target_update_rate, tf.float64), 0.0)
+            move_weights(learned.critic, learned.target_critic, rate)
             networks.learning.assign(True)
+
+        def delayed(name: str, variables: Sequence[tf.Variable], optimizer: OptimizerSettings) -> Objective:
+            objective = make_objective(name, variables, optimizer, max(1, steps // self.policy_delay))
+            return objective._replace(period=self.policy_delay)
 
         return GradientLearner(
             functools.partial(self.loss, learned),
             [
                 make_objective("critic_loss", learned.critic.trainable_variables, self.critic_optimizer, steps),
-                make_objective("actor_loss", learned.policy.trainable_variables, self.actor_optimizer, steps),
-                make_objective("temperature_loss", [learned.log_alpha], self.temperature_optimizer, steps),
+                delayed("actor_loss", learned.policy.trainable_variables, self.actor_optimizer),
+                delayed("temperature_loss", [learned.log_alpha], self.temperature_optimizer),
             ],
             strategy,
             updates_per_call=self.updates_per_call,

@@ -31,6 +31,8 @@ class DrQSettings(SacSettings):
     augmentations: PositiveInt = 2
     batch_size: PositiveInt = 512
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.01
+    target_update_period: PositiveInt = 2
+    policy_delay: PositiveInt = 2
     temperature: PositiveFloat = 0.1
     frame_stack: PositiveInt = 3
     actor_optimizer: OptimizerSettings = _ADAM

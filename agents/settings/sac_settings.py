@@ -31,7 +31,9 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       hold: timesteps for which an exploratory action is repeated before the next one is sampled, or until a mask
         forbids it.
       discount: γ.
-      target_update_rate: τ, the fraction of the distance to the critics that the target critics move at each step.
+      target_update_rate: τ, the fraction of the distance to the critics that the target critics move in an update.
+      target_update_period: learner steps between updates of the target critics.
+      policy_delay: learner steps from one update of the policy, and of α, to the next.
       temperature: initial α, the weight of entropy relative to rewards.
       target_entropy: entropy, in nats, to which α drives the policy over actions scaled to [-1, 1]; None for minus the
         number of action components.  With A discrete actions it is at most log A, and None stands for 0.98 log A,
@@ -50,6 +52,8 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     hold: PositiveInt = 1
     discount: UnitInterval = 0.99
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
+    target_update_period: PositiveInt = 1
+    policy_delay: PositiveInt = 1
     temperature: PositiveFloat = 1.0
     target_entropy: FiniteFloat | None = None
     actor_optimizer: OptimizerSettings = _ADAM

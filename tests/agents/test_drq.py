@@ -113,3 +113,8 @@ def test_actions_of_several_parts_are_refused_in_one_line():
     with pytest.raises(CallboardError, match="drq takes one discrete action .* 3 discrete .*: use sac") as caught:
         DrQ().check(layout_of(spec))
     assert "\n" not in str(caught.value)
+
+
+def test_policy_and_targets_are_updated_as_often_as_in_the_paper():
+    agent = DrQ()
+    assert (agent.policy_delay, agent.target_update_period, agent.target_update_rate) == (2, 2, 0.01)

@@ -1,5 +1,6 @@
 """SAC: what it refuses, how it acts, and its update against a loop over numbers."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -204,6 +205,19 @@ def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
     _, before, after = update
     np.testing.assert_array_equal(before["target"], before["critic"])
     np.testing.assert_allclose(after["target"], 0.7 * before["target"] + 0.3 * after["critic"], rtol=1e-9)
+
+
+def test_policy_temperature_and_targets_may_move_at_every_other_step():
+    agent = dataclasses.replace(LINEAR, policy_delay=2, target_update_period=2)
+    before, *updates = weights_after_updates(agent, layout_of(LINEAR_SPEC), [sample_for(LINEAR_SPEC)] * 3, parts_of)
+    for step, after in enumerate(updates):
+        assert not np.array_equal(before["critic"], after["critic"])
+        for part in ("actor", "temperature"):
+            assert np.array_equal(before[part], after[part]) == (step == 1)
+        rate = 0.0 if step == 1 else 0.3
+        moved = (1 - rate) * before["target"] + rate * after["critic"]
+        np.testing.assert_allclose(after["target"], moved, rtol=1e-9)
+        before = after
 
 
 def test_the_target_of_the_entropy_counts_legal_actions():
