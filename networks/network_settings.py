@@ -99,7 +99,7 @@ class ActorCriticSettings(NetworkSettings):
       critic_head_options: options of a critic_head of your own by name.
     """
 
-    normalize_observations: bool = False
+    normalize_observations: bool = True
     head: str | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     critic_head: str | None = None
@@ -265,7 +265,7 @@ class QNetworkSettings(HeadSettings, NetworkSettings):
 
     dueling: bool = True
     stream_size: NonNegativeInt
-    normalize_observations: bool = False
+    normalize_observations: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -291,6 +291,7 @@ class TeamNetworkSettings(CoreSettings, QNetworkSettings):
 
     core: str = "gru"
     dueling: bool = False
+    normalize_observations: bool = False
     shared: bool = True
     previous_actions: bool = True
 

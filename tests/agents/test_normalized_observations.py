@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_cases import AGENT_CASES
-from update_on_replicas import begin, distribute, made, random_sample
+from update_on_replicas import CONTINUOUS, DISCRETE, begin, distribute, made, random_sample
 
+from callboard.agents.registry import agent_class
 from callboard.data import Timestep
-from callboard.nested_settings import with_values
+from callboard.nested_settings import from_values, with_values
 
 CASES = [
     case
@@ -58,3 +59,20 @@ def test_targets_normalize_by_the_newest_statistics():
         networks, _, _ = begin(agent, spec, tf.distribute.get_strategy(), None)
         counts = {id(variable) for variable in networks.variables if variable.name == "count:0"}
         assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "d4pg", "dmpo", "apex"])
+def test_with_its_defaults_an_agent_learns_from_features_of_any_scale(name):
+    """Without normalization, values of features of millions are in the tens of thousands from the first step on."""
+    agent = from_values(agent_class(name), {"batch_size": 8, "network.hidden_sizes": (32, 32)})
+    spec = DISCRETE if name == "apex" else CONTINUOUS
+    networks, learner, layout = begin(agent, spec, tf.distribute.get_strategy(), None)
+    sample = random_sample(layout, getattr(agent, "n_step", 1))
+    far = np.array([5e6, -1e-4, 1.0]) * (1 + 0.1 * sample.record.observation)
+    sample = sample._replace(record=sample.record._replace(observation=far.astype(np.float32)))
+    seed = () if learner._seed is None else (tf.constant([1, 0], tf.int64),)
+    for _ in range(2):
+        output = learner._loss(sample, *seed)
+    assert abs(output.metrics["value"]) < 10
+    each = output.loss.values() if isinstance(output.loss, dict) else [output.loss]
+    assert all(abs(loss) < 100 for loss in each)
