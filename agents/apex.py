@@ -25,6 +25,7 @@ from .gradient_step import LossOutput
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .learning.value_distributions import ValueDistribution
+from .learning.value_range import ValueRange, check_support
 from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
@@ -53,13 +54,15 @@ class ApexPolicy(QPolicy):
         super().__init__(networks, agent, mode)
         self._samples = agent.samples and mode == "train"
         self._greedy = agent.noisy and mode == "train"
+        self.value_range = networks.value_range
+        self._values = agent.values_of(networks)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         with sampling(seed if self._samples else None, slot):
             outputs, state = self._acting.step(timestep, state)
         actions = self._actions
         legal = actions.legal(timestep.observation)
-        q = mask_illegal(self._agent.values.mean(outputs), legal)
+        q = mask_illegal(self._values.mean(outputs), legal)
         chosen = self.choose(q, slot, seed, legal)
         extras = ApexExtras(
             value=action_value(q, chosen),
@@ -89,13 +92,18 @@ class Apex(ApexSettings, Agent):
             )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        self.values.check()
+        if self.distribution != "none":
+            check_support(self)
         self.make_replay(layout).check()
 
     @property
     def values(self) -> ValueDistribution:
         """How the value of an action is distributed."""
         return ValueDistribution(self.distribution, self.atoms, self.value_min, self.value_max, self.huber)
+
+    def values_of(self, networks: QNetworks) -> ValueDistribution:
+        """Returns the same, with the range of the values of networks."""
+        return dataclasses.replace(self.values, range=networks.value_range)
 
     @property
     def samples(self) -> bool:
@@ -107,7 +115,9 @@ class Apex(ApexSettings, Agent):
         make_network = functools.partial(
             q_network, spec, **vars(self.network), **self.values.outputs, noisy_sigma=noisy_sigma
         )
-        return QNetworks(make_network, layout, self.epsilon, make_reward_normalizer(self))
+        returns = make_reward_normalizer(self)
+        value_range = ValueRange(self, returns) if self.distribution == "categorical" else None
+        return QNetworks(make_network, layout, self.epsilon, returns, value_range)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
@@ -174,6 +184,8 @@ class Apex(ApexSettings, Agent):
           seed: int64 `[2]`, seed of noise and of sampled fractions; None for none.
         """
         record, info = sample.record, sample.info
+        if networks.value_range is not None:
+            networks.value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
@@ -187,7 +199,7 @@ class Apex(ApexSettings, Agent):
             with sampling(different, index, same_noise=True):
                 return network.step(Inputs(observation), (), record.first[0], training)[0]
 
-        distribution = self.values
+        distribution = self.values_of(networks)
         outputs_0 = values(networks.online, x_0, 0, training=True)
         q_0 = networks.masked(distribution.mean(outputs_0), x_0)
         # Keras discards the losses that layers add when they are called again.
@@ -219,16 +231,18 @@ class Apex(ApexSettings, Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
 
+        shown: dict[str, tf.Tensor] = {}
         if distribution.kind == "none":
             loss_t = td_loss(delta, weight, self.huber, actions.composed)
         else:
-            loss_t = distribution.loss(outputs_0, chosen, steps, target_outputs, policy)
+            loss_t, shown = distribution.loss(outputs_0, chosen, steps, target_outputs, policy)
             loss_t *= tf.cast(weight, loss_t.dtype)
         loss = mean(loss_t) + regularization
         metrics = {
             "td_error": mean(error),
             "value": mean(actions.mean(tf.reduce_max(q_0, axis=-1))),
             "importance_weight": mean(weight),
+            **{name: mean(each) for name, each in shown.items()},
         }
         return LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
 

@@ -7,11 +7,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Sample
-from ..networks.actor_critics.deterministic_actor_critic import (
-    CategoricalCritic,
-    DeterministicActorCritic,
-    deterministic_actor_critic,
-)
+from ..networks.actor_critics.deterministic_actor_critic import CategoricalCritic, deterministic_actor_critic
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights_every
 from ..replay import TransitionReplay, stacked_spec
@@ -20,7 +16,8 @@ from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount
-from .losses.categorical import categorical_loss, mean_value, projected_target, support
+from .learning.value_range import ValueRange, check_support
+from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
 from .losses.rewards import learning_reward
@@ -37,14 +34,15 @@ class D4PG(D4PGSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_bounded("d4pg", self.limited(layout.spec), self.network, self.frame_stack)
-        self.check_support()
+        check_support(self)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
         make_critic = functools.partial(CategoricalCritic, atoms=self.atoms)
         spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
         learned = deterministic_actor_critic(spec, **vars(self.network), make_critic=make_critic)
-        return DeterministicNetworks(learned, make_reward_normalizer(self))
+        returns = make_reward_normalizer(self)
+        return DeterministicNetworks(learned, returns, ValueRange(self, returns))
 
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
         return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
@@ -74,7 +72,7 @@ class D4PG(D4PGSettings, Agent):
             networks.learning.assign(True)
 
         return GradientLearner(
-            functools.partial(self.loss, learned),
+            functools.partial(self.loss, networks),
             [
                 make_objective("critic_loss", learned.critic.trainable_variables, self.critic_optimizer, steps),
                 make_objective("actor_loss", learned.policy.trainable_variables, self.actor_optimizer, steps),
@@ -86,33 +84,34 @@ class D4PG(D4PGSettings, Agent):
             rewards=networks.returns,
         )
 
-    def loss(self, networks: DeterministicActorCritic, sample: Sample) -> LossOutput:
+    def loss(self, networks: DeterministicNetworks, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's losses (algorithm 1) and metrics.
 
         Args:
-          networks: policy, critic and their targets.
+          networks: policy, critic, their targets and the range of values.
           sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
         """
-        record, bounds = sample.record, networks.bounds
+        record, learned, value_range = sample.record, networks.actor_critic, networks.value_range
+        value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
-        if networks.normalizer is not None:
-            networks.normalizer.update(x_0, leading=1)
-        unit_0, _ = networks.policy.step(Inputs(x_0), (), record.first[0], training=True)
-        unit_n, _ = networks.target_policy.step(Inputs(x_n), (), record.first[0])
+        if learned.normalizer is not None:
+            learned.normalizer.update(x_0, leading=1)
+        unit_0, _ = learned.policy.step(Inputs(x_0), (), record.first[0], training=True)
+        unit_n, _ = learned.target_policy.step(Inputs(x_n), (), record.first[0])
         dtype = unit_0.dtype
-        values = support(self.value_min, self.value_max, self.atoms, dtype)
+        values = value_range.support(self.atoms, dtype)
         target = projected_target(
             r_t=steps.returns,
             discount_t=steps.discount,
-            probabilities=tf.nn.softmax(networks.target_critic(x_n, unit_n)),
+            probabilities=tf.nn.softmax(learned.target_critic(x_n, unit_n)),
             values=values,
         )
-        taken = networks.critic(x_0, bounds.from_environment(record.action[0], dtype))
-        value_0 = mean_value(networks.critic(x_0, unit_0), values)
+        taken = learned.critic(x_0, learned.bounds.from_environment(record.action[0], dtype))
+        value_0 = mean_value(learned.critic(x_0, unit_0), values)
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
 

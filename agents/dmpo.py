@@ -28,7 +28,8 @@ from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
-from .losses.categorical import categorical_loss, mean_value, projected_target, support
+from .learning.value_range import ValueRange, check_support
+from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.mpo import (
     decoupled_improvement,
     improved_weights,
@@ -50,9 +51,13 @@ class DMPONetworks(DeterministicNetworks):
     """Policy, critic, their targets and the dual variables."""
 
     def __init__(
-        self, actor_critic: DeterministicActorCritic, duals: MpoDuals, returns: RewardNormalizer | None = None
+        self,
+        actor_critic: DeterministicActorCritic,
+        duals: MpoDuals,
+        returns: RewardNormalizer | None,
+        value_range: ValueRange,
     ):
-        super().__init__(actor_critic, returns)
+        super().__init__(actor_critic, returns, value_range)
         self.duals = duals
 
 
@@ -89,7 +94,7 @@ class DMPO(DMPOSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_bounded("dmpo", self.limited(layout.spec), self.network, self.frame_stack)
-        self.check_support()
+        check_support(self)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DMPONetworks:
@@ -102,7 +107,8 @@ class DMPO(DMPOSettings, Agent):
         )
         initial = (self.initial_temperature, self.initial_alpha_mean, self.initial_alpha_stddev)
         duals = MpoDuals(actor_critic.bounds.size, *initial)
-        return DMPONetworks(actor_critic, duals, make_reward_normalizer(self))
+        returns = make_reward_normalizer(self)
+        return DMPONetworks(actor_critic, duals, returns, ValueRange(self, returns))
 
     def make_policy(self, networks: DMPONetworks, mode: Mode) -> DMPOPolicy:
         return DMPOPolicy(networks, mode, self.frame_stack)
@@ -159,6 +165,8 @@ class DMPO(DMPOSettings, Agent):
           seed: int64 `[2]`, seed of the sampled actions.
         """
         record, learned, duals = sample.record, networks.actor_critic, networks.duals
+        value_range = networks.value_range
+        value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
@@ -171,7 +179,7 @@ class DMPO(DMPOSettings, Agent):
         policy, _ = learned.policy.step(Inputs(x_n), (), record.first[0], training=True)
         target_policy, _ = learned.target_policy.step(Inputs(x_n), (), record.first[0])
         dtype = policy.mean.dtype
-        values = support(self.value_min, self.value_max, self.atoms, dtype)
+        values = value_range.support(self.atoms, dtype)
 
         number, size = self.action_samples, learned.bounds.size
         index = global_index(tf.shape(steps.valid)[0])

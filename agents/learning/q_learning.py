@@ -21,6 +21,7 @@ from ..optimizers import make_objective
 from ..policies.network_inputs import ActingNetwork
 from ..schedules import Schedule
 from .reward_normalizer import RewardNormalizer
+from .value_range import ValueRange
 
 SMALLEST_PRIORITY = 1e-6
 """Added to every priority so that items with zero TD error can still be sampled."""
@@ -64,6 +65,7 @@ class QNetworks(tf.Module):
         layout: Layout,
         epsilon: float | Schedule,
         returns: RewardNormalizer | None = None,
+        value_range: ValueRange | None = None,
     ):
         super().__init__()
         self.online = make_network()
@@ -80,6 +82,8 @@ class QNetworks(tf.Module):
         """Exploration rate of the first environment, which actors fetch with the weights."""
         self.returns = returns
         """Statistics of discounted returns; None if rewards are not normalized."""
+        self.value_range = value_range
+        """Range of categorical distributions of values; None for values of other kinds."""
 
     def masked(self, q: Any, observation: Nest) -> tf.Tensor:
         """Returns action values, the lowest where the masks of observations forbid actions."""

@@ -65,8 +65,18 @@ def make_reward_normalizer(agent: Any) -> RewardNormalizer | None:
 
 
 def returns_discount(agent: Any) -> float | None:
-    """Returns γ of the discounted returns that the replay of an agent keeps; None if it keeps none."""
-    return normalization_discount(agent) if agent.normalize_rewards else None
+    """Returns γ of the discounted returns that the replay of an agent keeps; None if it keeps none.
+
+    They are for the normalization of rewards, and for the range of distributions of values.
+    """
+    return normalization_discount(agent) if agent.normalize_rewards or follows_returns(agent) else None
+
+
+def follows_returns(agent: Any) -> bool:
+    """Returns whether the range of a distribution of values follows returns, see `value_range.ValueRange`."""
+    if not hasattr(agent, "value_min") or getattr(agent, "distribution", "categorical") != "categorical":
+        return False
+    return None in (agent.value_min, agent.value_max)
 
 
 def normalization_discount(agent: Any) -> float:

@@ -5,12 +5,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...errors import CallboardError
 from ...networks.heads.implicit_quantiles import ImplicitQuantiles
 from ..losses.categorical import categorical_loss, mean_value, projected_target, support
 from ..losses.n_step import NStep
 from ..losses.quantile import quantile_huber_loss, quantile_target
 from ..settings.apex_settings import Distribution
+from .value_range import ValueRange
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,31 +23,15 @@ class ValueDistribution:
       low: lowest value of the support of categorical.
       high: highest value of the support of categorical.
       huber: κ of quantile and implicit; None for no smoothing.
+      range: range of the support of categorical, in place of `low` and `high`.
     """
 
     kind: Distribution
     atoms: int
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     huber: float | None
-
-    def check(self) -> None:
-        """Checks the number of atoms and the support.
-
-        Raises:
-          CallboardError: there are too few atoms, or the support has no width.
-        """
-        if self.kind == "none":
-            return
-        if self.atoms < 2:
-            raise CallboardError(
-                f"a distribution needs several values: set agent.atoms to at least 2, not {self.atoms}"
-            )
-        if self.kind == "categorical" and self.low >= self.high:
-            raise CallboardError(
-                f"agent.value_min = {self.low:g} must be below agent.value_max = {self.high:g}: they are "
-                "the range of discounted returns"
-            )
+    range: ValueRange | None = None
 
     @property
     def outputs(self) -> dict[str, Any]:
@@ -66,8 +50,12 @@ class ValueDistribution:
             return mean_value(outputs, self._support(outputs.dtype))
         return tf.reduce_mean(outputs, axis=-1) if self.kind == "quantile" else outputs
 
-    def loss(self, outputs: Any, action: Any, steps: NStep, target_outputs: Any, policy: Any) -> tf.Tensor:
-        """Returns the loss `[B]` of the distributions of the actions taken, 0 where the window is not valid.
+    def loss(
+        self, outputs: Any, action: Any, steps: NStep, target_outputs: Any, policy: Any
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the loss of the distributions of the actions taken, and metrics, `[B]` each.
+
+        The loss is 0 where the window is not valid.
 
         Args:
           outputs: `[B, A, N]` or `ImplicitQuantiles`, the network's at the window's first observation.
@@ -86,9 +74,14 @@ class ValueDistribution:
         later = tf.einsum("ba,ban->bn", policy, target_outputs)
         if self.kind != "categorical":
             target = quantile_target(steps.returns, steps.discount, later)
-            return quantile_huber_loss(taken, target, steps.valid, self.huber, fractions)
+            return quantile_huber_loss(taken, target, steps.valid, self.huber, fractions), {}
         target = projected_target(steps.returns, steps.discount, later, self._support(later.dtype))
-        return categorical_loss(taken, target, steps.valid)
+        # Where the support is too narrow, much of the targets is at its ends.
+        return categorical_loss(taken, target, steps.valid), {"support_ends": target[:, 0] + target[:, -1]}
 
     def _support(self, dtype: Any) -> tf.Tensor:
-        return support(self.low, self.high, self.atoms, dtype)
+        return (
+            support(self.low, self.high, self.atoms, dtype)
+            if self.range is None
+            else self.range.support(self.atoms, dtype)
+        )

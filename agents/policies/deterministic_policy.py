@@ -1,5 +1,7 @@
 """What agents with a deterministic policy share (TD3, D4PG): their networks, how they act, and what they refuse."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from dm_env import specs as dm_specs
@@ -21,11 +23,15 @@ from .network_inputs import ActingNetwork
 class DeterministicNetworks(tf.Module):
     """Policy, critic and their targets, and whether learning has begun."""
 
-    def __init__(self, actor_critic: DeterministicActorCritic, returns: RewardNormalizer | None = None):
+    def __init__(
+        self, actor_critic: DeterministicActorCritic, returns: RewardNormalizer | None = None, value_range: Any = None
+    ):
         super().__init__()
         self.actor_critic = actor_critic
         self.returns = returns
         """Statistics of discounted returns; None if rewards are not normalized."""
+        self.value_range = value_range
+        """The `ValueRange` of a distributional critic; None without one."""
         self.learning = tf.Variable(False, trainable=False, name="learning")
         """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
 

@@ -40,8 +40,9 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
         (IQN, Dabney et al. 2018).  Priorities are the TD errors of the distributions' means; Rainbow's are the loss.
       atoms: values in the support of categorical (C51: 51), quantiles (QR-DQN: 200), or fractions that implicit samples
         (IQN: 64).
-      value_min: lowest value of the support of categorical; discounted returns below it are not distinguished.
-      value_max: highest value of the support of categorical.
+      value_min: lowest value of the support of categorical; discounted returns below it are not distinguished.  None
+        follows the returns seen, see `value_range.ValueRange`.
+      value_max: highest value of the support of categorical; None likewise.
       munchausen: α of Munchausen DQN (Vieillard et al. 2020), 0.9 in the paper: the weight of the log-policy of the
         action taken, which is added to the first reward of a window.  Targets are then soft, without double Q-learning;
         0 for neither.
@@ -66,8 +67,8 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     huber: PositiveFloat | None = 1.0
     distribution: Distribution = "none"
     atoms: PositiveInt = 51
-    value_min: FiniteFloat = -10.0
-    value_max: FiniteFloat = 10.0
+    value_min: FiniteFloat | None = None
+    value_max: FiniteFloat | None = None
     munchausen: UnitInterval = 0.0
     munchausen_temperature: PositiveFloat = 0.03
     munchausen_clip: PositiveFloat = 1.0

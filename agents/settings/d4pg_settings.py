@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from ...errors import CallboardError
 from ...networks.network_settings import ActorCriticSettings
 from ...replay_settings import ReplaySettings
 from ...setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
@@ -26,8 +25,9 @@ class DistributionalCriticSettings(ObservationSettings, RewardSettings, BoundedA
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
       atoms: values in the support of the critic's distribution, at least 2.
-      value_min: lowest value of the support; discounted returns below it are not distinguished.
-      value_max: highest value of the support.
+      value_min: lowest value of the support; discounted returns below it are not distinguished.  None
+        follows the returns seen, see `value_range.ValueRange`.
+      value_max: highest value of the support; None likewise.
       target_update_period: learner steps between copies of policy and critic to their targets.
       actor_optimizer: of the policy, see `OptimizerSettings`.
       critic_optimizer: of the critic.
@@ -41,29 +41,13 @@ class DistributionalCriticSettings(ObservationSettings, RewardSettings, BoundedA
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
     atoms: PositiveInt = 51
-    value_min: FiniteFloat = -150.0
-    value_max: FiniteFloat = 150.0
+    value_min: FiniteFloat | None = None
+    value_max: FiniteFloat | None = None
     target_update_period: PositiveInt = 100
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
     replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=256.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(400, 300), activation="relu")
-
-    def check_support(self) -> None:
-        """Checks the support of the critic's distribution.
-
-        Raises:
-          CallboardError: it has a single atom, or its ends are in the wrong order.
-        """
-        if self.atoms < 2:
-            raise CallboardError(
-                f"a distribution needs several values: set agent.atoms to at least 2, not {self.atoms}"
-            )
-        if self.value_min >= self.value_max:
-            raise CallboardError(
-                f"agent.value_min = {self.value_min:g} must be below agent.value_max = {self.value_max:g}: they are "
-                "the range of discounted returns"
-            )
 
 
 @dataclasses.dataclass(frozen=True)

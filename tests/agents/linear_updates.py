@@ -16,7 +16,12 @@ ADAM_FIRST_STEP = np.sqrt(1 - 0.999)
 def adam_that_shows_lengths(**rates: float) -> dict[str, Any]:
     """Settings of Adam with a large epsilon, so that its update shows how long a gradient was, by parts of an agent."""
     learning = {f"{part}_optimizer.learning_rate": rate for part, rate in rates.items()}
-    return {**learning, **{f"{part}_optimizer.epsilon": 1.0 for part in rates}, "network.hidden_sizes": ()}
+    return {
+        **learning,
+        **{f"{part}_optimizer.epsilon": 1.0 for part in rates},
+        "network.hidden_sizes": (),
+        "network.normalize_observations": False,
+    }
 
 
 def random_windows(seed: int, batch: int, steps: int, action: Callable[[Any, tuple[int, ...]], Any]) -> Sample:

@@ -32,6 +32,7 @@ SMALL: dict[str, Any] = {
     "replay.min_size": 20,
     "network.hidden_sizes": (16,),
     "network.stream_size": 0,
+    "network.normalize_observations": False,
     "huber": None,
     "optimizer.learning_rate": 1e-3,
     "optimizer.learning_rate_decay": False,
@@ -244,6 +245,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
             "network.hidden_sizes": (),
             "network.dueling": False,
             "network.stream_size": 0,
+            "network.normalize_observations": False,
         },
     )
     networks = agent.make_networks(layout_of())

@@ -104,7 +104,7 @@ def test_targets_are_copied_every_other_step(updates):
     "settings, message",
     [
         ({"atoms": 1}, "set agent.atoms to at least 2, not 1"),
-        ({"value_max": -200.0}, "agent.value_min = -150 must be below agent.value_max = -200"),
+        ({"value_min": -150.0, "value_max": -200.0}, "agent.value_min = -150 must be below agent.value_max = -200"),
         ({"network.torso": "resnet8"}, "d4pg does not train the statistics of batch normalization"),
     ],
 )

@@ -183,7 +183,7 @@ def test_actions_are_even_until_learning_begins_and_the_policys_then():
     "settings, message",
     [
         ({"atoms": 1}, "set agent.atoms to at least 2, not 1"),
-        ({"value_max": -200.0}, "agent.value_min = -150 must be below agent.value_max = -200"),
+        ({"value_min": -150.0, "value_max": -200.0}, "agent.value_min = -150 must be below agent.value_max = -200"),
         ({"network.torso": "resnet8"}, "dmpo does not train the statistics of batch normalization"),
     ],
 )

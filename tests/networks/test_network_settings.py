@@ -35,14 +35,14 @@ def test_defaults_are_those_that_agents_share():
     head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body
     heads: dict[str, Any] = {"head": None, "head_options": {}, "critic_head": None, "critic_head_options": {}}
-    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, **heads, "normalize_observations": False}
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, **heads, "normalize_observations": True}
     assert dataclasses.asdict(POLICY_VALUE) == {
         **{**body, **core, **head, "core": "none"},
         **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},
         **{"critic_state": None, "autoregressive": False},
         "popart": {"enabled": False, "rate": 3e-4, "task": None},
     }
-    q = {**body, **head, "dueling": True, "stream_size": 0, "normalize_observations": False}
+    q = {**body, **head, "dueling": True, "stream_size": 0, "normalize_observations": True}
     assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q
     assert dataclasses.asdict(RECURRENT_Q) == {**q, **core, "core": "lstm", "previous_inputs": True}
 

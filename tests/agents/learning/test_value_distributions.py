@@ -47,6 +47,7 @@ class Networks:
         self.online = Numbers(1, implicit)
         self.target = Numbers(2, implicit)
         self.actions = QActions(specs.DiscreteArray(ACTIONS))
+        self.value_range = None
 
     def masked(self, q: Any, observation: Any) -> Any:
         return q
@@ -179,7 +180,10 @@ def test_values_are_means():
         ({"distribution": "categorical", "atoms": 1}, "set agent.atoms to at least 2, not 1"),
         ({"distribution": "quantile", "atoms": 1}, "set agent.atoms to at least 2, not 1"),
         ({"noisy_sigma": 0.0}, "agent.noisy_sigma must be a number above 0, not 0.0"),
-        ({"distribution": "categorical", "value_min": 20.0}, "agent.value_min = 20 must be below agent.value_max = 10"),
+        (
+            {"distribution": "categorical", "value_min": 20.0, "value_max": 10.0},
+            "agent.value_min = 20 must be below agent.value_max = 10",
+        ),
     ],
 )
 def test_distributions_that_cannot_work_are_refused_in_one_line(settings, message):
@@ -189,5 +193,6 @@ def test_distributions_that_cannot_work_are_refused_in_one_line(settings, messag
 
 
 def test_without_a_distribution_its_settings_do_not_matter():
-    ValueDistribution("none", 1, 1.0, 0.0, None).check()
-    ValueDistribution("quantile", 2, 1.0, 0.0, None).check()
+    without = {"value_min": 1.0, "value_max": 0.0}
+    from_values(Apex, {**without, "distribution": "none", "atoms": 1}).check(layout_of(SPEC))
+    from_values(Apex, {**without, "distribution": "quantile", "atoms": 2}).check(layout_of(SPEC))

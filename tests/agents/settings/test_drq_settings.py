@@ -16,6 +16,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "augmentations": 2,
         "batch_size": 512,
         "target_update_rate": 0.01,
+        "target_update_period": 2,
+        "policy_delay": 2,
         "temperature": 0.1,
         "action_limit": None,
         "frame_stack": 3,

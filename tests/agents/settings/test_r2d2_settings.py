@@ -45,7 +45,7 @@ def test_the_defaults_are_those_of_the_documentation():
         **NETWORK,
         "network.hidden_sizes": (128, 128),
         "network.activation": "relu",
-        "network.normalize_observations": False,
+        "network.normalize_observations": True,
         "network.core_options": {},
         **HEAD,
         "network.dueling": True,

@@ -30,6 +30,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "hold": 1,
         "discount": 0.99,
         "target_update_rate": 0.005,
+        "target_update_period": 1,
+        "policy_delay": 1,
         "temperature": 1.0,
         "target_entropy": None,
         **{f"{optimizer}.{name}": value for optimizer in OPTIMIZERS for name, value in ADAM.items()},
@@ -40,7 +42,7 @@ def test_the_defaults_are_those_of_the_documentation():
         **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
-        "network.normalize_observations": False,
+        "network.normalize_observations": True,
         "action_limit": None,
         "frame_stack": 1,
     }

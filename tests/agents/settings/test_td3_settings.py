@@ -41,7 +41,7 @@ def test_the_defaults_are_those_of_the_documentation():
         **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (400, 300),
         "network.activation": "relu",
-        "network.normalize_observations": False,
+        "network.normalize_observations": True,
         "action_limit": None,
         "frame_stack": 1,
     }
