@@ -43,8 +43,12 @@ from .policies.sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .registry import agent_name
 from .settings.sac_settings import SacSettings
 
-_ENTROPY_SHARE = 0.98
-"""Default target of the entropy, as a share of the largest, of the uniform policy (Christodoulou 2019, appendix B)."""
+_ENTROPY_SHARE = 0.5
+"""Default target of the entropy, as a share of the largest, of the uniform policy.
+
+Christodoulou 2019 has 0.98 (appendix B).  Where actions matter that is more than a policy reaches which also maximizes
+the entropy of later actions, and the temperature grows without end (Xu et al. 2021, https://arxiv.org/abs/2112.02852).
+"""
 
 
 class SoftTerms(NamedTuple):

@@ -80,8 +80,7 @@ class ValueDistribution:
         return categorical_loss(taken, target, steps.valid), {"support_ends": target[:, 0] + target[:, -1]}
 
     def _support(self, dtype: Any) -> tf.Tensor:
-        return (
-            support(self.low, self.high, self.atoms, dtype)
-            if self.range is None
-            else self.range.support(self.atoms, dtype)
-        )
+        if self.range is not None:
+            return self.range.support(self.atoms, dtype)
+        assert self.low is not None and self.high is not None
+        return support(self.low, self.high, self.atoms, dtype)

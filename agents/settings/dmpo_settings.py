@@ -9,9 +9,9 @@ from ..optimizer_settings import OptimizerSettings
 from .d4pg_settings import DistributionalCriticSettings
 
 
-def _adam(learning_rate: float) -> OptimizerSettings:
+def _adam(learning_rate: float, max_gradient_norm: float | None = 40.0) -> OptimizerSettings:
     return OptimizerSettings(
-        learning_rate=learning_rate, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=40.0
+        learning_rate=learning_rate, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=max_gradient_norm
     )
 
 
@@ -32,7 +32,7 @@ class DMPOSettings(DistributionalCriticSettings):
       initial_temperature: of both improved policies.
       initial_alpha_mean: of the multipliers of the constraints on the mean.
       initial_alpha_stddev: of those on the standard deviation.
-      dual_optimizer: of the dual variables.
+      dual_optimizer: of the dual variables, whose gradients are not clipped.
     """
 
     action_samples: PositiveInt = 20
@@ -46,6 +46,6 @@ class DMPOSettings(DistributionalCriticSettings):
     initial_alpha_stddev: FiniteFloat = 1000.0
     actor_optimizer: OptimizerSettings = _adam(1e-4)
     critic_optimizer: OptimizerSettings = _adam(1e-4)
-    dual_optimizer: OptimizerSettings = _adam(1e-2)
+    dual_optimizer: OptimizerSettings = _adam(1e-2, max_gradient_norm=None)
     replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=32.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256, 256), activation="elu", layer_norm=True)

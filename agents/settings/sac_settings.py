@@ -36,7 +36,7 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       policy_delay: learner steps from one update of the policy, and of α, to the next.
       temperature: initial α, the weight of entropy relative to rewards.
       target_entropy: entropy, in nats, to which α drives the policy over actions scaled to [-1, 1]; None for minus the
-        number of action components.  With A discrete actions it is at most log A, and None stands for 0.98 log A,
+        number of action components.  With A discrete actions it is at most log A, and None stands for 0.5 log A,
         where A counts the actions that are legal in the observation.  With several parts it is that of all together.
       actor_optimizer: of the policy, see `OptimizerSettings`.
       critic_optimizer: of the critics.

@@ -30,6 +30,7 @@ SMALL = from_values(
     {
         "burn_in": 3,
         "trace_length": 7,
+        "network.normalize_observations": False,
         "period": 4,
         "n_step": 3,
         "batch_size": 4,

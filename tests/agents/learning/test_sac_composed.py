@@ -106,7 +106,7 @@ def test_losses_by_hand():
         unit = np.array([(record.action["move"][0, b] - 1) / 2], np.float32)
         taken = values(learned.critic, at, unit, choices[0, b])
         counts = [mask[0, b, start : start + size].sum() for start, size in zip(starts, PARTS.sizes, strict=True)]
-        wanted = 0.98 * sum(map(math.log, counts)) - 2
+        wanted = 0.5 * sum(map(math.log, counts)) - 2
         sums["entropy"] -= log_prob
         sums["value"] += expected.min()
         if valid[b]:

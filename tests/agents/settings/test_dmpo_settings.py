@@ -19,6 +19,7 @@ def test_the_defaults_are_those_of_the_documentation():
         shared |= {f"{part}_optimizer.learning_rate": rate, f"{part}_optimizer.max_gradient_norm": 40.0}
     assert values_of(DMPOSettings) == {
         **shared,
+        "dual_optimizer.max_gradient_norm": None,
         "action_samples": 20,
         "epsilon": 0.1,
         "epsilon_mean": 0.0025,
