@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .callbacks import Callbacks
+    from .environments.python_factory import register_environment
     from .errors import CallboardError
     from .launch.comparison.compared_runs import compare
     from .launch.experiment import Experiment
@@ -30,6 +31,7 @@ __all__ = [
     "evaluate",
     "export",
     "load_policy",
+    "register_environment",
     "run",
     "tune",
 ]
@@ -50,6 +52,7 @@ _MODULES = {
     "evaluate": ".launch.trained.saved_runs",
     "export": ".launch.trained.saved_runs",
     "load_policy": ".launch.trained.policy_loading",
+    "register_environment": ".environments.python_factory",
     "run": ".launch.run",
     "tune": ".launch.tuning.tune_function",
 }

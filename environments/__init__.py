@@ -24,7 +24,7 @@ from .multi_agent.multi_agent_factory import agent_specs, check_agents_tasks, is
 from .multi_agent.policy_batches import PolicyBatches, make_policy_batches
 from .multi_agent.policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
 from .names import names
-from .python_factory import named_factory
+from .python_factory import named_factory, register_environment
 
 __all__ = [
     "AgentStep",
@@ -61,5 +61,6 @@ __all__ = [
     "names",
     "parse_mapping",
     "read_mixture",
+    "register_environment",
     "spec",
 ]

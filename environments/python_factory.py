@@ -20,6 +20,7 @@ from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
 from .adapters.single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .batches.batched import BatchedEnvironment
 from .checks.user_errors import keywords, unknown_option, user_errors
+from .env_config import EnvConfig
 from .info_masks import vector_with_masks
 
 Factory = str | Callable[..., Any]
@@ -48,7 +49,7 @@ def make_factory(
     parameters of these names, it is passed `seed` (the seed of this environment, or the first one for a whole batch),
     `seeds` (of the whole batch) and `batch_size`.  This is the only way to seed a `dm_env.Environment`.  It is also
     passed `index` (the environment's slot, or the first one for a whole batch), `actor` (the index of the actor, None
-    for an evaluator) and `env_config` (a dictionary with all options that are not parameters of their own), unless
+    for an evaluator) and `env_config` (an `EnvConfig` with all options that are not parameters of their own), unless
     these are options.
 
     Args:
@@ -109,8 +110,7 @@ def _wrong_kind(name: str, made: Any) -> CallboardError:
         wrapper = argument("env_wrappers", OldGym.__name__)
         return CallboardError(
             f"{kind}, which is no gymnasium.Env: derive it from that class, or, for the old interface of Gym, add "
-            f"{wrapper}; with several agents, derive it from PettingZoo's ParallelEnv or Callboard's "
-            "MultiAgentEnvironment"
+            f"{wrapper}; with several agents, list their names in its 'possible_agents', as in PettingZoo and RLlib"
         )
     return CallboardError(
         f"{kind}: the factory must give a gymnasium.Env, a dm_env.Environment, a gymnasium.vector.VectorEnv, a "
@@ -143,7 +143,7 @@ def factory_call(
             "batch_size": batch_size,
             "index": index if slots is None else int(slots[index]),
             "actor": actor,
-            "env_config": dict(config),
+            "env_config": EnvConfig(config, 0 if actor is None else actor + 1, index),
         }
         arguments = {**{key: value for key, value in values.items() if key in named}, **own}
         with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
@@ -204,6 +204,8 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
       CallboardError: it is something else, such as an environment that is already made.
     """
     options: dict[str, Any] = {}
+    if isinstance(environment, str):
+        environment = _registered.get(environment, environment)
     while isinstance(environment, functools.partial):
         if environment.args:
             raise CallboardError(
@@ -229,6 +231,32 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
     except (KeyError, AttributeError):
         return environment, options
     return (name, options) if found == environment else (environment, options)
+
+
+def register_environment(name: str, factory: Callable[..., Any]) -> None:
+    """Gives a class or function a name of the user's own, which `env` takes in this program.
+
+        register_environment("maze", lambda env_config: Maze(**env_config))
+        run(Experiment("ppo", env="maze", env_options={"size": 9}))
+
+    A run keeps the factory itself, not its name: what is registered in one program is unknown to others, to the command
+    too.
+
+    Args:
+      name: the name; one that is registered already gets the new factory.
+      factory: a class or function, as `make_factory` takes it, or a `functools.partial` of one.
+
+    Raises:
+      CallboardError: the name has a meaning of its own, or the factory is not callable.
+    """
+    if not isinstance(name, str) or not name or ":" in name or "/" in name or name in gymnasium.registry:
+        raise CallboardError(f"{name!r} cannot be registered: give a name that is not that of another environment")
+    if not callable(factory) or isinstance(factory, _KINDS):
+        raise CallboardError(f"environment {name!r} is not a class or function but of type {type(factory).__name__}")
+    _registered[name] = factory
+
+
+_registered: dict[str, Callable[..., Any]] = {}
 
 
 def _split_options(named: Sequence[str], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -264,7 +264,7 @@ class Experiment:
         options: dict[str, Any] = {}
         if isinstance(env, list | tuple):
             object.__setattr__(self, "env", read_mixture(env))
-        elif not isinstance(env, str):
+        else:
             name, options = named_factory(env)
             object.__setattr__(self, "env", name)
         for field in ("mapping", "evaluation_mapping"):

@@ -131,7 +131,7 @@ def test_what_starts_nothing_runs(words, folder):
 def stored_run(tmp_path_factory):
     """A short run with evaluations and checkpoints."""
     folder = tmp_path_factory.mktemp("stored")
-    limits = ["--max-steps", "4000", "--evaluate-every", "2000", "--evaluation-episodes", "20"]
+    limits = ["--max-steps", "4000", "--evaluate-every", "2000", "--agent.replay.min-size", "1000"]
     call(["callboard", "train", "apex", "--env", "CartPole-v1", *limits, "--run-dir", "run"], folder)
     return folder / "run"
 

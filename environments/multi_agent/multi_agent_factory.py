@@ -27,6 +27,7 @@ from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .pettingzoo_names import PREFIX, make_pettingzoo
+from .rllib_adapter import RllibEnvironment, has_rllib_interface
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
 
@@ -75,9 +76,9 @@ def make_multi_agent(
 
     Args:
       env: `pettingzoo:FAMILY.NAME`; or a class or function, by its name (`package.module:factory`) or itself, that
-        returns a PettingZoo `ParallelEnv` or `AECEnv`, a `MultiAgentEnvironment`, or an environment with the `dm_env`
-        interface whose timesteps are mappings by agent.  It is passed what `make_factory` passes to a factory of single
-        environments.
+        returns a PettingZoo `ParallelEnv` or `AECEnv`, an environment with the interface of RLlib's `MultiAgentEnv`, a
+        `MultiAgentEnvironment`, or one with the `dm_env` interface whose timesteps are mappings by agent.  It is passed
+        what `make_factory` passes to a factory of single environments.
       seed: seed of the environment, for a factory that takes it; the first `reset` gets it too.
       options: options of the environment; for one of PettingZoo also `env_wrappers`, which may be `MaskFromInfo`.
       slot: index of the environment among those of all actors.
@@ -153,6 +154,8 @@ def _known_by_class(create: Any) -> bool | None:
             declared = typing.get_type_hints(create).get("return")
     if not inspect.isclass(declared):
         return None
+    if has_rllib_interface(declared):
+        return True
     if issubclass(declared, _WITH_ONE_AGENT):
         return False
     if issubclass(declared, MultiAgentEnvironment) or is_pettingzoo(declared):
@@ -173,9 +176,9 @@ def _known_by_making(create: Any, factory: Factory, options: Mapping[str, Any]) 
 
 
 def _has_several_agents(made: Any) -> bool:
-    return isinstance(made, MultiAgentEnvironment) or (
-        not isinstance(made, _WITH_ONE_AGENT) and (is_pettingzoo(made) or is_dm_env_of_agents(made))
-    )
+    if isinstance(made, MultiAgentEnvironment) or has_rllib_interface(made):
+        return True
+    return not isinstance(made, _WITH_ONE_AGENT) and (is_pettingzoo(made) or is_dm_env_of_agents(made))
 
 
 def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironment:
@@ -191,6 +194,8 @@ def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironmen
                 f"for each of them; it has {listed}, and {specified}"
             )
         return made
+    if has_rllib_interface(made):
+        return PettingZooEnvironment(RllibEnvironment(made, name), name)
     if isinstance(made, _WITH_ONE_AGENT):
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     if is_pettingzoo(made):
@@ -199,7 +204,8 @@ def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironmen
         return DmEnvAgents(made, name)
     raise CallboardError(
         f"environment {name!r} is of type {type(made).__name__}: the factory must give a PettingZoo ParallelEnv or "
-        "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent"
+        "AECEnv, an RLlib MultiAgentEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by "
+        "agent"
     )
 
 

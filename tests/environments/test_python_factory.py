@@ -4,11 +4,13 @@ import functools
 import re
 import sys
 
+import gymnasium
 import pytest
 from odd_environments import error_of
 from scripted_environments import Seeded
 
 from callboard import environments
+from callboard.environments import python_factory
 from callboard.environments.python_factory import check_factory, factory_name, make_factory, named_factory
 from callboard.errors import CallboardError
 
@@ -249,3 +251,31 @@ def test_errors_of_the_environment_itself_are_not_dressed_up(tmp_path, monkeypat
         environments.make("breaks_at_import:factory", 1, [0])
     with pytest.raises(TypeError, match="unsupported operand"):
         environments.make("breaks_when_made:factory", 1, [0], {"size": 2})
+
+
+def test_env_config_says_where_the_environment_is():
+    seen = []
+
+    def factory(env_config):
+        seen.append((dict(env_config), env_config.worker_index, env_config.vector_index))
+        return gymnasium.make("CartPole-v1", **env_config)
+
+    environments.make(factory, 2, [1, 2], {"sutton_barto_reward": True}, slots=[6, 7], actor=3).close()
+    environments.make(factory, 1, [1]).close()
+    assert seen == [({"sutton_barto_reward": True}, 4, 0), ({"sutton_barto_reward": True}, 4, 1), ({}, 0, 0)]
+
+
+def test_a_name_of_the_users_own_stands_for_a_factory(monkeypatch):
+    monkeypatch.setattr(python_factory, "_registered", {})
+    environments.register_environment("pole", functools.partial(gymnasium.make, "CartPole-v1"))
+    with pytest.raises(CallboardError, match="positional"):
+        environments.spec("pole")
+    environments.register_environment(
+        "pole", lambda max_steps=5: gymnasium.make("CartPole-v1", max_episode_steps=max_steps)
+    )
+    assert environments.spec("pole").action.num_values == 2
+    for name in ("CartPole-v1", "my:Env", "", 3):
+        with pytest.raises(CallboardError, match="cannot be registered"):
+            environments.register_environment(name, list)
+    with pytest.raises(CallboardError, match="environment 'maze' is not a class or function but of type int"):
+        environments.register_environment("maze", 3)

@@ -7,8 +7,10 @@ import sys
 import gymnasium
 import pytest
 
+import callboard
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.environments import python_factory
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.settings import read_experiment, write_experiment
@@ -73,3 +75,14 @@ def test_the_layout_has_the_numbers_of_the_run_and_acting_needs_no_devices_of_le
 def test_evaluations_are_greedy_or_sampled_as_the_agent_can():
     assert Experiment(Impala(), "A").evaluation_policy_mode() == "evaluate"
     assert Experiment(Impala(), "A", evaluation_mode="sampled").evaluation_policy_mode() == "sample"
+
+
+def test_a_registered_environment_is_kept_as_itself(monkeypatch):
+    monkeypatch.setattr(python_factory, "_registered", {})
+
+    def pole(length=1.0, size=1):
+        return gymnasium.make("CartPole-v1")
+
+    callboard.register_environment("pole", functools.partial(pole, length=2.0))
+    experiment = Experiment("ppo", env="pole", env_options={"size": 3})
+    assert experiment.env is pole and experiment.env_options == {"length": 2.0, "size": 3}

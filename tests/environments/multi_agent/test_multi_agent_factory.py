@@ -112,7 +112,8 @@ def test_factories():
             {},
             {},
             "environment 'pettingzoo_games:number' is of type int: the factory must give a PettingZoo ParallelEnv or "
-            "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent",
+            "AECEnv, an RLlib MultiAgentEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings "
+            "by agent",
         ),
         (
             "pettingzoo_games:plain",
