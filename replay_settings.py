@@ -19,12 +19,16 @@ class ReplaySettings:
         versa.
       error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a tenth of the
         samples that min_size inserts allow, but at least what a batch and a timestep require.
+      sampled_together: samples of a batch that are of the same timestep, in different environments of an actor; they
+        are stored and read as one, which costs less.  Each is sampled with the same probability as by itself.  1 for
+        none; None for as many as fit, unless they are large.  Prioritized samples are taken one by one.
     """
 
     size: PositiveInt
     min_size: PositiveInt
     samples_per_insert: PositiveFloat
     error_buffer: PositiveFloat | None = None
+    sampled_together: PositiveInt | None = None
 
     def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1) -> None:
         """Checks that the settings can work.

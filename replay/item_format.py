@@ -26,6 +26,8 @@ class Row(NamedTuple):
     """The record, without extras if only initial priorities need them."""
     discounted_return: Any = ()
     """float32, see `Sample.discounted_return`; `()` unless replay keeps it."""
+    sampled: Any = ()
+    """bool, in items of whole batches: whether what ends with this timestep may be sampled; otherwise `()`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,8 @@ class ItemFormat(abc.ABC):
       keep_extras: whether replay stores the policy's extras; otherwise they only serve to compute initial priorities.
       stored_state: selects the part of the recurrent state of its first timestep that an item stores; None for none.
       returns_discount: γ of the discounted returns that items store; None for none.
+      together: 1 for items of single environments; otherwise an item holds the windows or sequences of an actor's whole
+        batch, of which so many are sampled at a time, see `reading.whole_batches`.
     """
 
     layout: Layout
@@ -47,6 +51,7 @@ class ItemFormat(abc.ABC):
     keep_extras: bool = False
     stored_state: Callable[[Nest], Nest] | None = None
     returns_discount: float | None = None
+    together: int = 1
 
     @abc.abstractmethod
     def read(self, item: ReplayItem) -> Sample:
@@ -55,8 +60,8 @@ class ItemFormat(abc.ABC):
     @functools.cached_property
     def rows(self) -> Packing:
         """Packs the data of a timestep."""
-        number = tf.TensorSpec((), tf.float32)
-        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number))
+        number, flag = tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool)
+        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, flag))
 
     @functools.cached_property
     def state(self) -> Packing | None:
@@ -68,10 +73,16 @@ class ItemFormat(abc.ABC):
     def _kept(self) -> list[int]:
         return leaf_indices(self.layout.record, lambda record: self._row((), record))
 
-    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = ()) -> list[Any]:
+    def row_leaves(
+        self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = (), sampled: Any = ()
+    ) -> list[Any]:
         """Returns the leaves of a `Row`, given the leaves of a record."""
         row = [age, *[leaves[index] for index in self._kept]]
-        return row if self.returns_discount is None else [*row, discounted_return]
+        if self.returns_discount is not None:
+            row.append(discounted_return)
+        if self.together > 1:
+            row.append(sampled)
+        return row
 
     def state_leaves(self, state: Nest) -> list[Any]:
         """Returns the leaves of the stored part of a recurrent state."""
@@ -79,11 +90,17 @@ class ItemFormat(abc.ABC):
 
     def signature(self) -> ReplayItem:
         """Returns the `tf.TensorSpec` nest of an item."""
-        return ReplayItem(self.rows.signature(self.length + self.stack), self.state.signature() if self.state else ())
+        envs = () if self.together == 1 else (self.layout.envs_per_actor,)
+        rows = self.rows.signature(self.length + self.stack, *envs)
+        return ReplayItem(rows, self.state.signature(*envs) if self.state else ())
+
+    def sampled(self, item: ReplayItem) -> tf.Tensor:
+        """Returns what of items of whole batches `[N, length + stack, B, size]` may be sampled, bool `[N, B]`."""
+        return self.rows.unpack(item.rows[:, -1]).sampled
 
     def unpack(self, item: ReplayItem) -> Sample:
         """Returns the timesteps of a batch of items, all fields `[length + 1, B, ...]` with stacked frames."""
-        age, record, discounted_return = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+        age, record, discounted_return, _ = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
         newest = slice(self.stack - 1, None)
         age, rest = age[newest], cut(record._replace(observation=()), newest)
 
@@ -97,9 +114,14 @@ class ItemFormat(abc.ABC):
             discounted_return=cut(discounted_return, newest),
         )
 
-    def _row(self, age: Any, record: Record, discounted_return: Any = ()) -> Row:
+    def _row(self, age: Any, record: Record, discounted_return: Any = (), sampled: Any = ()) -> Row:
         record = record if self.keep_extras else record._replace(extras=())
-        return Row(age, record, () if self.returns_discount is None else discounted_return)
+        return Row(
+            age,
+            record,
+            () if self.returns_discount is None else discounted_return,
+            () if self.together == 1 else sampled,
+        )
 
 
 def without_last(nest: Nest) -> Nest:

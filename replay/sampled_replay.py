@@ -2,14 +2,18 @@
 
 import abc
 import dataclasses
+import math
 
 import reverb
 import tensorflow as tf
+import tree
 
 from ..data import Layout
+from ..errors import CallboardError
 from ..replay_settings import ReplaySettings
 from .item_format import ItemFormat
 from .reading.sharded_sampling import sampled_dataset
+from .reading.whole_batches import chosen_number
 from .replay_protocol import ReplayDataset, Writer
 from .servers.handle import ReplayHandle
 from .servers.tables import replay_table
@@ -20,7 +24,7 @@ TABLE = "replay"
 
 @dataclasses.dataclass(frozen=True)
 class SampledReplay(abc.ABC):
-    """A replay of items of single environments, each with its own priority.
+    """A replay of items of single environments, each with its own priority, or of whole batches, sampled uniformly.
 
     Attributes:
       layout: the run's layout; only `check` works without record and state.
@@ -49,11 +53,42 @@ class SampledReplay(abc.ABC):
 
     def check(self) -> None:
         self.settings.check(self.layout, self.batch_size, self.updates_per_call)
+        number, share = self.settings.sampled_together, self.batch_size // self.layout.replicas
+        if number is None or number == 1:
+            return
+        if self._is_prioritized:
+            raise CallboardError(
+                f"prioritized replay takes samples one by one: set agent.replay.sampled_together to 1, not {number}"
+            )
+        if number > self.layout.envs_per_actor or share % number:
+            raise CallboardError(
+                f"agent.replay.sampled_together must be at most envs_per_actor ({self.layout.envs_per_actor}) and "
+                f"divide the {share} samples of a learner device, not be {number}"
+            )
+
+    @property
+    def together(self) -> int:
+        """Number of samples that are taken of an item at a time; 1 for items of single environments."""
+        if self._is_prioritized:
+            return 1
+        if self.settings.sampled_together is not None:
+            return self.settings.sampled_together
+        single = tree.flatten(self.format_of(1).signature())
+        item_bytes = sum(math.prod(leaf.shape) * leaf.dtype.size for leaf in single)
+        return chosen_number(item_bytes, self.batch_size // self.layout.replicas, self.layout.envs_per_actor)
+
+    @property
+    def _is_prioritized(self) -> bool:
+        return self.priority_exponent > 0 or self.first_priority is not None
 
     def tables(self) -> list[reverb.Table]:
         sampled_at_once = self.updates_per_call * self.batch_size
         signature = self.item_format.signature()
-        return [replay_table(TABLE, signature, self.layout, self.settings, sampled_at_once, self.priority_exponent)]
+        return [
+            replay_table(
+                TABLE, signature, self.layout, self.settings, sampled_at_once, self._exponent, together=self.together
+            )
+        ]
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         dataset = sampled_dataset(
@@ -62,14 +97,23 @@ class SampledReplay(abc.ABC):
             TABLE,
             replica_batch=self.batch_size // self.layout.replicas,
             updates_per_call=self.updates_per_call,
-            priority_exponent=self.priority_exponent,
+            priority_exponent=self._exponent,
         )
-        return ReplayDataset(dataset, TABLE, self.updates_per_call * self.batch_size)
+        return ReplayDataset(dataset, TABLE, self.updates_per_call * self.batch_size / self.together)
 
     @property
-    @abc.abstractmethod
     def item_format(self) -> ItemFormat:
         """The storage format of items."""
+        return self.format_of(self.together)
+
+    @abc.abstractmethod
+    def format_of(self, together: int) -> ItemFormat:
+        """Returns the storage format of items of which so many samples are taken at a time; 1 for single ones."""
+
+    @property
+    def _exponent(self) -> float:
+        # The priority of an item of a whole batch is the number of samples in it.
+        return 1.0 if self.together > 1 else self.priority_exponent
 
     @abc.abstractmethod
     def writer(self, replay: ReplayHandle, actor: int) -> Writer:

@@ -58,10 +58,9 @@ class SequenceReplay(SampledReplay):
     keep_extras: bool = False
     stored_state: Callable[[Nest], Nest] = unchanged
 
-    @property
-    def item_format(self) -> SequenceFormat:
+    def format_of(self, together: int) -> SequenceFormat:
         return SequenceFormat(
-            self.layout, self.length, self.stack, self.keep_extras, self.stored_state, self.returns_discount
+            self.layout, self.length, self.stack, self.keep_extras, self.stored_state, self.returns_discount, together
         )
 
     def writer(self, replay: ReplayHandle, actor: int) -> ItemWriter:

@@ -17,9 +17,11 @@ class TransitionReplay(SampledReplay):
 
     n_step: int = 1
 
-    @property
-    def item_format(self) -> WindowFormat:
-        return WindowFormat(self.layout, self.n_step, self.stack, returns_discount=self.returns_discount)
+    def format_of(self, together: int) -> WindowFormat:
+        return WindowFormat(
+            self.layout, self.n_step, self.stack, returns_discount=self.returns_discount, together=together
+        )
 
     def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
-        return WindowWriter(replay, self.item_format, TABLE, self.first_priority, self.layout.shard_of(actor))
+        shard, item_format = self.layout.shard_of(actor), self.format_of(self.together)
+        return WindowWriter(replay, item_format, TABLE, self.first_priority, shard)

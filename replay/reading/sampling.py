@@ -21,12 +21,14 @@ class SampledTable:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
       priority_exponent: the table's exponent, see `tables.replay_table`.
+      counts: whether an item's priority is the number of samples in it, see `whole_batches`.
     """
 
     replay: ReplayHandle
     name: str
     signature: ReplayItem
     priority_exponent: float = 0.0
+    counts: bool = False
 
 
 class SampledItems(NamedTuple):
@@ -67,7 +69,7 @@ def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) 
                 key=info.key,
                 shard=tf.fill(tf.shape(info.key), shard),
                 probability=info.probability,
-                items=info.table_size,
+                items=tf.cast(tf.round(mass), tf.int64) if table.counts else info.table_size,
             ),
             mass=mass,
         )

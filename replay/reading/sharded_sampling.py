@@ -17,6 +17,7 @@ from .batch_reader import BatchReader
 from .elements import Elements, rebuilt_if_changed
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
 from .split_batches import split_batches
+from .whole_batches import chosen_of
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -32,6 +33,8 @@ def sampled_dataset(
 ) -> tf.data.Dataset:
     """Returns a dataset of `Sample` with `info`, in batches of `replica_batch` items.
 
+    Where an item holds a whole batch, `item_format.together` samples of it are chosen, see `whole_batches`.
+
     An item is sampled with probability P(shard) p(item | shard), where P(shard) is the shard's fraction of the priority
     mass of all shards that respond.
 
@@ -39,19 +42,21 @@ def sampled_dataset(
       replay: handle of the replay to read from.
       item_format: format of the items.
       table: the table's name.
-      replica_batch: items in a replica's share of a batch.
+      replica_batch: samples in a replica's share of a batch.
       priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
     """
-    sampled_table = SampledTable(replay, table, item_format.signature(), priority_exponent)
-    shards = item_format.layout.shards
+    together, shards = item_format.together, item_format.layout.shards
+    sampled_table = SampledTable(replay, table, item_format.signature(), priority_exponent, counts=together > 1)
     if shards == 1:
-        sampled = shard_dataset(sampled_table, 0, replica_batch, updates_per_call)
+        sampled = shard_dataset(sampled_table, 0, replica_batch // together, updates_per_call)
     else:
-        sampled = sharded_dataset(sampled_table, shards, replica_batch, updates_per_call)
+        sampled = sharded_dataset(sampled_table, shards, replica_batch // together, updates_per_call)
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:
+        if together > 1:
+            batch = chosen_of(batch, item_format)
         sample = item_format.read(batch.item)._replace(info=batch.info)
         return sample if updates_per_call == 1 else split_batches(sample, updates_per_call)
 

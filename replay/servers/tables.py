@@ -31,8 +31,12 @@ def replay_table(
     settings: ReplaySettings,
     sampled_at_once: int,
     priority_exponent: float = 0.0,
+    together: int = 1,
 ) -> reverb.Table:
     """Creates one shard of a replay table, sampled by priority or uniformly, with the rate limits of its settings.
+
+    Where items hold whole batches of B environments, the table has a B-th of the items in the settings, and each
+    is sampled B / k times as often; items whose priority is the number of samples in them are sampled in proportion.
 
     Args:
       name: the table's name.
@@ -41,17 +45,19 @@ def replay_table(
       settings: settings over all shards, checked by `ReplaySettings.check`.
       sampled_at_once: items of all batches that are learned from in a call.
       priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
+      together: samples that are taken of an item at a time (k); 1 for items of single environments.
     """
-    even = priority_exponent == 0
+    envs = 1 if together == 1 else layout.envs_per_actor
+    even, share = priority_exponent == 0, layout.shards * envs
     return reverb.Table(
         name=name,
         sampler=reverb.selectors.Uniform() if even else reverb.selectors.Prioritized(priority_exponent),
         remover=reverb.selectors.Fifo(),
-        max_size=settings.size // layout.shards,
+        max_size=max(1, settings.size // share),
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
-            samples_per_insert=settings.samples_per_insert,
-            min_size_to_sample=max(1, settings.min_size // layout.shards),
-            error_buffer=float(settings.buffer(layout, sampled_at_once)),
+            samples_per_insert=settings.samples_per_insert * envs / together,
+            min_size_to_sample=max(1, settings.min_size // share),
+            error_buffer=settings.buffer(layout, sampled_at_once) / together,
         ),
         signature=signature,
     )

@@ -1,10 +1,11 @@
-"""Writer of batched timesteps as items of single environments, each with its own priority.
+"""Writer of batched timesteps as items of single environments, each with its own priority, or of whole batches.
 
 An item holds `length` transitions: a slice of consecutive timesteps that may cross the end of an episode, which
 `first`, `last` and the discounts mark.  Overlapping items share their timesteps.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tree
@@ -16,6 +17,7 @@ from .discounted_returns import DiscountedReturns
 from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
 from .recent_records import RecentRecords
 from .sequences import check_shapes
+from .whole_batch_writer import WholeBatchWriter
 
 Priority = Callable[[Record], np.ndarray]
 """Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but
@@ -26,6 +28,8 @@ _CLOSE_SECONDS = 2.0
 
 class ItemWriter:
     """Writes the timesteps of one actor's environments as items, one every `period` timesteps of an environment.
+
+    With `item_format.together` above 1, an item holds those of the whole batch, see `reading.whole_batches`.
 
     Args:
       replay: handle of the replay to write to.
@@ -54,11 +58,11 @@ class ItemWriter:
         self._priority = priority
         self._stack = stack
         self._rows = item_format.rows.rows(batch)
-        self._row_of_each = list(self._rows.bytes)  # Views.
         self._states = item_format.state.rows(batch) if item_format.state else None
-        self._writers = PerEnvironmentWriters(
-            replay, shard, batch, length + stack, keeps_state=self._states is not None
-        )
+        self._writes_batches = item_format.together > 1
+        self._appended: Any = self._rows.bytes if self._writes_batches else list(self._rows.bytes)  # Views.
+        kind: Any = WholeBatchWriter if self._writes_batches else PerEnvironmentWriters
+        self._writers = kind(replay, shard, batch, length + stack, keeps_state=self._states is not None)
         self._recent = RecentRecords(item_format.layout.record, batch, length, all_fields=priority is not None)
         self._all_envs = list(range(batch))
         self._timesteps = 0
@@ -83,16 +87,18 @@ class ItemWriter:
             self._age[record.first] = 0
         # `tree` is slow, so it is called only once per timestep.
         leaves = tree.flatten(record)
+        self._recent.append(leaves)
+        start = self._timesteps - self._length
+        envs = self._ended(start) if start >= 0 and start % self._period == 0 else []
+        sampled = np.isin(self._all_envs, envs) if self._writes_batches else ()
         discounted_return = () if self._returns is None else self._returns.after(record)
-        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return))
+        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, sampled))
         begins = self._timesteps % self._period == 0
         states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._timesteps == 0 else 1):
-            self._writers.append(self._row_of_each, states)
-        self._recent.append(leaves)
-        start = self._timesteps - self._length
-        if start >= 0 and start % self._period == 0:
-            self._create_items(start)
+            self._writers.append(self._appended, states)
+        if envs:
+            self._create_items(envs)
         self._timesteps += 1
         self._since_ready += 1
 
@@ -102,7 +108,7 @@ class ItemWriter:
         While it returns False the actor must not step, or pending items would accumulate in memory.
         """
         if max_pending is not None:
-            return self._writers.ready(timeout, max_pending // self._batch)
+            return self._writers.ready(timeout, max_pending if self._writes_batches else max_pending // self._batch)
         # Items are only sent when their chunk is full, so checking all writers more often would waste time.
         if self._since_ready < CHUNK_LENGTH:
             return True
@@ -125,21 +131,22 @@ class ItemWriter:
         """Converts records from `RecentRecords.sample` to what a reader of the items will get."""
         return record
 
-    def _create_items(self, start: int) -> None:
-        """Creates the items of the newest `length + 1` timesteps."""
-        record, envs = self._recent.sample(), self._all_envs
-        chosen = self.chosen(record)
+    def _ended(self, start: int) -> list[int]:
+        """Returns the environments whose newest `length + 1` timesteps, which began at `start`, are to be sampled."""
+        chosen = self.chosen(self._recent.sample())
         if start < self._stack - 1:
             whole = self._whole_stack_from <= start
             chosen = whole if chosen is None else chosen & whole
-        if chosen is not None and not chosen.all():
-            envs = np.flatnonzero(chosen).tolist()
-            if not envs:
-                return
-            record = tree.map_structure(lambda leaf: leaf[:, envs], record)
+        return self._all_envs if chosen is None or chosen.all() else np.flatnonzero(chosen).tolist()
+
+    def _create_items(self, envs: list[int]) -> None:
+        """Creates the items of the newest `length + 1` timesteps of these environments."""
         if self._priority is None:
             priorities = [1.0] * len(envs)
         else:
+            record = self._recent.sample()
+            if len(envs) < self._batch:
+                record = tree.map_structure(lambda leaf: leaf[:, envs], record)
             priorities = np.asarray(self._priority(self.as_sampled(record))).tolist()
         self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
-        self.items_written += len(envs)
+        self.items_written += 1 if self._writes_batches else len(envs)

@@ -44,6 +44,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.min_size": 5000,
         "replay.samples_per_insert": 8.0,
         "replay.error_buffer": None,
+        "replay.sampled_together": None,
         "replay.priority_exponent": 0.6,
         "replay.importance_exponent": 0.4,
         **NETWORK,

@@ -40,6 +40,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.min_size": 200,
         "replay.samples_per_insert": 32.0,
         "replay.error_buffer": None,
+        "replay.sampled_together": None,
         "replay.priority_exponent": 0.9,
         "replay.importance_exponent": 0.6,
         **NETWORK,

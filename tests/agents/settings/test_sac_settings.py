@@ -39,6 +39,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.min_size": 10_000,
         "replay.samples_per_insert": 256.0,
         "replay.error_buffer": None,
+        "replay.sampled_together": None,
         **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
