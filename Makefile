@@ -18,7 +18,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml uv.lock .python-version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo
+	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo --extra minari
 	$(BIN)/python -m compileall -q $(MODULES)
 	touch $@
 

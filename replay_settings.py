@@ -81,7 +81,8 @@ class ReplaySettings:
           items: number of items that the run inserts.
           batch_size: items that a learner step learns from.
         """
-        return int(items * self.samples_per_insert / batch_size)
+        # Optimizers count in 32 bits.
+        return int(min(2**31 - 1, items * self.samples_per_insert / batch_size))
 
     def buffer(self, layout: Layout, sampled_at_once: int) -> float:
         """Returns the error buffer of one shard: `error_buffer`, or its default if that is None.

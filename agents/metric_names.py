@@ -18,7 +18,7 @@ class Metric(NamedTuple):
     """Whether it only serves to read `metrics.jsonl`: TensorBoard shows no curve of it."""
 
 
-_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn")
+_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn", "bc")
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
@@ -66,13 +66,14 @@ LEARNER_METRICS = (
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "drq", "dmpo"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "drq", "dmpo", "bc"),
     ),
     Metric(
         "value",
         "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
     ),
+    Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc",)),
     Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg", "dmpo")),
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2", "qmix", "vdn")),
     Metric(
@@ -84,7 +85,7 @@ LEARNER_METRICS = (
         "valid_fraction",
         "valid transitions of the batch",
         "fraction",
-        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn", "bc"),
     ),
     Metric(
         "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")

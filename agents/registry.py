@@ -12,6 +12,7 @@ from .settings.a2c_settings import A2CSettings
 from .settings.a3c_settings import A3CSettings
 from .settings.apex_settings import ApexSettings
 from .settings.appo_settings import AppoSettings
+from .settings.bc_settings import BCSettings
 from .settings.d4pg_settings import D4PGSettings
 from .settings.dmpo_settings import DMPOSettings
 from .settings.drq_settings import DrQSettings
@@ -27,6 +28,7 @@ AGENTS = {
     "a3c": "callboard.agents.a3c:A3C",
     "apex": "callboard.agents.apex:Apex",
     "appo": "callboard.agents.appo:Appo",
+    "bc": "callboard.agents.bc:BC",
     "d4pg": "callboard.agents.d4pg:D4PG",
     "dmpo": "callboard.agents.dmpo:DMPO",
     "drq": "callboard.agents.drq:DrQ",
@@ -43,6 +45,7 @@ _SETTINGS: Mapping[str, type] = {
     "a3c": A3CSettings,
     "apex": ApexSettings,
     "appo": AppoSettings,
+    "bc": BCSettings,
     "d4pg": D4PGSettings,
     "dmpo": DMPOSettings,
     "drq": DrQSettings,

@@ -52,8 +52,10 @@ from .nodes.devices import device_count
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]
+Gigabytes = Annotated[float, Interval(gt=0, le=10**6)]
 StepCount = Annotated[int, Interval(ge=1, le=2**62)]
 NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
+ActorCount = Annotated[int, Interval(ge=0, le=10_000)]
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
@@ -61,6 +63,8 @@ LogLevel = Literal["debug", "info", "warning", "warn", "error"]
 Port = Annotated[int, Interval(ge=1, le=65535)]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
 _EVALUATION_ENVS = 20
+NO_STEP_LIMIT = 2**40
+"""`Layout.max_steps` of a run without actors, which makes no environment step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +152,12 @@ class Experiment:
       init_parts: only these parts of the network, such as `torso/*`; one pattern or several, in a list or separated by
         commas.  All parts by default.
       freeze: parts of the network that are not trained, given as for `init_parts`.
+      dataset: data sets of recorded episodes to learn from, see docs/guides/recorded_data.md: runs, paths, or names in
+        Minari's folder, each with its share such as `PATH:0.3`; a list or separated by commas.  With `actors` 0 alone,
+        and else beside what the actors play.
+      record_episodes: whether whole training episodes are written to `episodes/` in the run directory, as a Minari data
+        set; see docs/guides/recorded_data.md.
+      record_limit: gigabytes of the data set beyond which no more episodes are recorded.
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_every_steps: learner steps between two checkpoints, instead of `checkpoint_every` seconds; None for
         seconds.
@@ -196,7 +206,7 @@ class Experiment:
     agent_padding: bool = False
     agent_state: Literal["observations", "observations_and_actions", "environment"] | None = None
     seed: Seed = 1
-    actors: NodeCount = 2
+    actors: ActorCount = 2
     envs_per_actor: EnvironmentCount = 16
     inference: Literal["local", "central"] = "local"
     inference_nodes: NodeCount = 1
@@ -224,6 +234,9 @@ class Experiment:
     init_from: str | None = None
     init_parts: str | tuple[str, ...] = ()
     freeze: str | tuple[str, ...] = ()
+    dataset: str | tuple[str, ...] = ()
+    record_episodes: bool = False
+    record_limit: Gigabytes = 10.0
     checkpoint_every: Seconds = 30.0
     checkpoint_every_steps: StepCount | None = None
     keep_checkpoints: CheckpointCount = 2
@@ -443,11 +456,11 @@ class Experiment:
         return Layout(
             spec=environment_spec(self.env, self.options_of_env) if spec is None else spec,
             envs_per_actor=self.envs_per_actor,
-            actors=self.actors,
+            actors=max(1, self.actors),
             shards=self.replay_shards,
             replicas=self.learners * device_count(self.learner_devices),
             seed=self.seed,
-            max_steps=self.max_steps,
+            max_steps=self.max_steps if self.actors else NO_STEP_LIMIT,
             learners=self.learners,
         )
 

@@ -19,12 +19,17 @@ from .nodes.inference.inference import InferenceNode
 from .nodes.inference.policy_server import PolicyServerNode
 from .nodes.learning.learner import LearnerNode
 from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
+from .nodes.recorded.feeder import FeederNode
+from .nodes.recorded.recorder import RecorderNode
 from .nodes.replay import ReplayNode
 from .nodes.user_node import UserNode
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
+    "feeder": NodePolicy(stop_order=1),
     "evaluator": NodePolicy(stop_order=1),
+    # Actors send it their last episodes when they end.
+    "recorder": NodePolicy(stop_order=2, keeps=True, grace=60.0),
     "inference": NodePolicy(stop_order=2, uses_gpu=True, tensorflow_threads=0),
     "learner": NodePolicy(
         stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
@@ -58,6 +63,7 @@ def make_program(run: Run) -> lp.Program:
 
     coordinator = add("coordinator", 0, Coordinator)
     learners: dict[str, Any] = {}
+    recorders: dict[str, Any] = {}
     inference: dict[str, list[Any]] = {}
     replays: dict[str, list[Any]] = {}
     for part in run.parts:
@@ -84,25 +90,32 @@ def make_program(run: Run) -> lp.Program:
             for rank in range(part.experiment.learners)
         ]
         learners[part.policy] = learner
+        if run.experiment.record_episodes:
+            recorders[part.policy] = add("recorder", 0, RecorderNode, part, coordinator=coordinator)
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
         inference[part.policy] = [
             add("inference", rank, InferenceNode, part, rank=rank, **shared)
             for rank in range(part.experiment.inference_nodes if part.experiment.inference == "central" else 0)
         ]
+    if run.experiment.dataset:
+        for index in range(run.experiment.replay_shards):
+            add("feeder", index, FeederNode, index=index, **shared)
     if run.policies:
         for index in range(run.experiment.actors):
             nodes = {name: of_policy[index % len(of_policy)] for name, of_policy in inference.items() if of_policy}
             shared = {"coordinator": coordinator, "learners": learners, "replays": replays, "inference": nodes}
-            add("actor", index, MultiPolicyActorNode, index=index, **shared)
+            add("actor", index, MultiPolicyActorNode, index=index, recorders=recorders, **shared)
     elif run.experiment.policy_server is not None:
         add("actor", 0, PolicyServerNode, index=0, policy=POLICY_SERVER, **shared)
     else:
+        recorder = recorders.get("")
         for index in range(run.experiment.actors):
             if inference[""]:
                 node = inference[""][index % len(inference[""])]
-                add("actor", index, RemoteActorNode, index=index, coordinator=coordinator, inference=node)
+                of_actor = {"coordinator": coordinator, "inference": node, "recorder": recorder}
+                add("actor", index, RemoteActorNode, index=index, **of_actor)
             else:
-                add("actor", index, ActorNode, index=index, **shared)
+                add("actor", index, ActorNode, index=index, recorder=recorder, **shared)
     if run.experiment.evaluator:
         add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learners=learners)
     supervising, *others = program.get_all_nodes()

@@ -67,6 +67,10 @@ class ActionPolicy(abc.ABC):
     def from_record(self, action: Nest, numbers: Any) -> Any:
         """Returns the chosen actions from the environment's actions and `numbers`."""
 
+    @abc.abstractmethod
+    def from_environment(self, action: Nest, dtype: Any) -> Any:
+        """Returns the chosen actions, numbers in `dtype`, that are the environment's: those within its bounds."""
+
 
 class DiscretePolicy(ActionPolicy):
     """A categorical policy over one discrete action, of `heads.PolicyValue`."""
@@ -97,6 +101,9 @@ class DiscretePolicy(ActionPolicy):
     def from_record(self, action: Nest, numbers: Any) -> Any:
         return action
 
+    def from_environment(self, action: Nest, dtype: Any) -> Any:
+        return action
+
 
 class GaussianPolicy(ActionPolicy):
     """A Gaussian policy over one array of numbers, of `heads.GaussianValue`."""
@@ -123,6 +130,9 @@ class GaussianPolicy(ActionPolicy):
     def from_record(self, action: Nest, numbers: Any) -> Any:
         return numbers
 
+    def from_environment(self, action: Nest, dtype: Any) -> tf.Tensor:
+        return self._bounds.from_environment(action, dtype)
+
 
 class _PartsPolicy(ActionPolicy):
     """What policies over composed actions have in common."""
@@ -138,6 +148,9 @@ class _PartsPolicy(ActionPolicy):
 
     def from_record(self, action: Nest, numbers: Any) -> Chosen:
         return Chosen(self._parts.choices(action), numbers)
+
+    def from_environment(self, action: Nest, dtype: Any) -> Chosen:
+        return Chosen(self._parts.choices(action), self._parts.unit_numbers(action, dtype))
 
 
 class ComposedPolicy(_PartsPolicy):

@@ -415,6 +415,32 @@ AGENT_CASES = (
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
     ),
     AgentCase(
+        "bc",
+        "bc-cartpole",
+        # Without recorded episodes it imitates itself.
+        goal=5,
+        default_tasks=(),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            # It has PPO's networks.
+            "bc": SmallUpdate({**_SMALL, **_CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, slow=True),
+            "bc-gaussian": SmallUpdate(
+                {
+                    **_SMALL,
+                    **_CLIPPED,
+                    "trace_length": 4,
+                    "network.core": "lstm",
+                    "network.lstm_size": 3,
+                    "optimizer.learning_rate": 1.0,
+                },
+                transitions=4,
+                continuous=True,
+                slow=True,
+            ),
+        },
+    ),
+    AgentCase(
         "td3",
         "td3-pendulum",
         goal=-300,

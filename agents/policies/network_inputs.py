@@ -78,6 +78,15 @@ class ActingNetwork:
         return timestep.reward if self._previous_inputs else ()
 
 
+def with_previous_action(state: Nest, action: Nest) -> Nest:
+    """Returns a policy's state with another previous action `[B, ...]` where it carries one."""
+    if isinstance(state, Carried):
+        return state if isinstance(state.previous_action, tuple) else state._replace(previous_action=action)
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        return type(state)(*(with_previous_action(part, action) for part in state))
+    return state
+
+
 def sequence_inputs(record: Record, state: Nest) -> tuple[Inputs, Nest]:
     """Returns the inputs of a network for sequences from replay, `[T + 1, B, ...]`, and its state before them.
 

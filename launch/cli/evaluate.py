@@ -3,11 +3,13 @@
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...environments.recorded import require_minari
 from ...errors import CallboardError
 from ..experiments.experiment_checks import check_tasks
 from ..run_directory.found_runs import runs_in
@@ -46,6 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="the run's own by default, so that the same episodes are played again")
     parser.add_argument("--video", action="store_true", help="record whole episodes as MP4 under RUN/videos")
     parser.add_argument("--video-episodes", type=int, default=1, metavar="N", help="episodes in the video (1)")
+    parser.add_argument(
+        "--record", metavar="PATH", help="append the episodes to a Minari data set, such as data/pendulum-expert-v0"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     settings, others = split_options(arguments, _SETTINGS)
     known = parser.parse_args(others)
@@ -55,6 +60,10 @@ def main(arguments: Sequence[str]) -> int:
             raise CallboardError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
     if known.episodes is not None and known.steps is not None:
         raise CallboardError("--episodes and --steps are two measures of how much to play; leave one of them out")
+    if known.record is not None:
+        if known.steps is not None or known.render is not None:
+            raise CallboardError("--record records whole episodes of a batch: leave --steps and --render out")
+        require_minari("--record")
     if known.render is not None:
         check_display()
     runs = _runs(known.run)
@@ -118,6 +127,7 @@ def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[
             notify,
             known.steps,
             live=known.render is not None,
+            record=None if known.record is None else pathlib.Path(os.path.abspath(known.record)),
         )
     policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
     episodes = result.episodes

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 def check_node_counts(experiment: Experiment) -> None:
     """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
-    if experiment.replay_shards > experiment.actors:
+    if not experiment.actors and not experiment.dataset:
+        raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
+    if not experiment.actors and experiment.max_learner_steps is None and experiment.max_seconds is None:
+        raise CallboardError(
+            "a run without actors makes no environment steps that would end it: set max_learner_steps or max_seconds"
+        )
+    if not experiment.actors and experiment.inference == "central":
+        raise CallboardError("central inference is for actors, and there are 0: leave inference out")
+    if experiment.policy_server is not None and experiment.record_episodes:
+        raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
+    if experiment.replay_shards > experiment.actors and not experiment.dataset:
         raise CallboardError(
             f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
             f"1, or at most {experiment.actors} for an agent that samples from replay"
@@ -32,7 +42,7 @@ def check_node_counts(experiment: Experiment) -> None:
             f"{experiment.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
             "set inference to central"
         )
-    if experiment.inference_nodes > experiment.actors:
+    if experiment.inference_nodes > max(1, experiment.actors):
         raise CallboardError(
             f"each of {experiment.inference_nodes} inference nodes needs an actor that it acts for: set "
             f"inference_nodes to at most {experiment.actors}"
@@ -44,7 +54,7 @@ def check_shares(experiment: Experiment) -> None:
     if not isinstance(experiment.env, tuple):
         return
     weights = [entry.weight for entry in experiment.env]
-    counts = {"actors * envs_per_actor": experiment.actors * experiment.envs_per_actor}
+    counts = {"actors * envs_per_actor": experiment.actors * experiment.envs_per_actor} if experiment.actors else {}
     if experiment.evaluator:
         counts["evaluation_envs"] = experiment.evaluation_batch()
     for setting, count in counts.items():

@@ -27,6 +27,7 @@ PAGES = {
     "guides/multi_agent": "Several agents",
     "guides/own_node": "A node in the graph",
     "guides/policies": "Several policies",
+    "guides/recorded_data": "Recorded data",
     "guides/warm_start": "Starting from another run",
     "hosts": "Several hosts",
     "inference": "Central inference",

@@ -30,6 +30,8 @@ from ..nodes.evaluation.evaluator import EvaluatorNode
 from ..nodes.inference.inference import InferenceNode
 from ..nodes.learning.learner import LearnerNode
 from ..nodes.node import Node, NodeContext, ProgramNode
+from ..nodes.recorded.feeder import FeederNode
+from ..nodes.recorded.recorder import RecorderNode
 from ..nodes.replay import ReplayNode
 from ..nodes.reports.reporting import ReportingNode
 from ..program import nodes_of
@@ -233,18 +235,27 @@ def _send_or_bind(node: ProgramNode, send: Callable[[str, str, Any], None], kind
 def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     """Runs the nodes in turn; yields the name of the next node before it runs."""
     actors = [role for role in roles if isinstance(role, EnvironmentNode)]
+    feeders = [role for role in roles if isinstance(role, FeederNode)]
+    recorders = [role for role in roles if isinstance(role, RecorderNode)]
     inference = [role for role in roles if isinstance(role, InferenceNode)]
     evaluators = [role for role in roles if isinstance(role, EvaluatorNode)]
     learners = [role for role in roles if isinstance(role, LearnerNode)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
+    writers: list[EnvironmentNode | FeederNode] = [*actors, *feeders]
     replays = {policy_of(role.context.name): role for role in roles if isinstance(role, ReplayNode)}
     limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
     steps, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
+    fed, next_fed_report = 0, REPORT_STEPS
     reported_steps = reported_learner_steps = 0
-    turns = itertools.cycle(actors)
+    turns: Iterator[EnvironmentNode] = itertools.cycle(actors)
     while not stop.is_set():
         paused = any(learner.paused for learner in learners)
-        if steps < limit and not paused:
+        for feeder in () if paused else feeders:
+            yield feeder.context.name
+            fed -= feeder.recorded_steps
+            feeder.step()
+            fed += feeder.recorded_steps
+        if actors and steps < limit and not paused:
             actor = next(turns)
             yield actor.context.name
             steps -= actor.environment_steps
@@ -254,21 +265,22 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
             yield learner.context.name
             policy = policy_of(learner.context.name)
             while not (stop.is_set() or learner.paused or learner.has_made_all_steps):
-                if not learning.takes_batch(sum(actor.items_written_for(policy) for actor in actors)):
+                if not learning.takes_batch(sum(writer.items_written_for(policy) for writer in writers)):
                     break
                 if not learner.learn():
                     learning.gives_back()
                     break
         finished = [learner for learner in learners if learner.has_made_all_steps]
-        if coordinator.out_of_time or not _know_of(finished, [*actors, *inference]):
+        if coordinator.out_of_time or not _know_of(finished, [*writers, *inference]):
             limit = min(limit, steps)
         paused = any(learner.paused for learner in learners)
         learner_steps = sum(learner.learner_steps for learner in learners)
         coordinator.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
-        if steps >= min(next_report, limit) or paused:
+        if steps >= min(next_report, limit) or fed >= next_fed_report or paused:
             reported_steps, reported_learner_steps = steps, learner_steps
             next_report += REPORT_STEPS if steps >= next_report else 0
-            for role in (*replays.values(), *inference, *actors, *learners):
+            next_fed_report = fed + REPORT_STEPS
+            for role in (*replays.values(), *inference, *writers, *recorders, *learners):
                 yield role.context.name
                 role.report()
             for replay in replays.values():

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ...atomic_files import remove_drafts, write_file
 from ...errors import CallboardError
 from ...guarded_files import read_regular
+from ...recorded_folder import RECORDED
 from .directory_identity import DirectoryIdentity
 
 Entry = TypeVar("Entry")
@@ -187,6 +188,11 @@ class RunDirectory:
     @property
     def videos(self) -> pathlib.Path:
         return self.path / "videos"
+
+    @property
+    def recorded(self) -> pathlib.Path:
+        """The data set of the episodes that the run records."""
+        return self.path / RECORDED
 
     @property
     def temporary(self) -> pathlib.Path:

@@ -105,6 +105,10 @@ _REPLAY = (
     Metric("replay/inserted_N", "items inserted into shard N since its table was made", "items", bookkeeping=True),
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items", bookkeeping=True),
 )
+_RECORDED = (
+    Metric("recorder/episodes", "episodes in the run's data set"),
+    Metric("recorded_steps", "recorded actions that feeders have written to replay, over the whole run", "steps"),
+)
 _INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
 _POLICY_SERVER = (
     Metric("policy_server/open_episodes", "episodes of simulators that have not ended"),
@@ -139,6 +143,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Evaluations": _EVALUATIONS,
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
+        "Recorded episodes": _RECORDED,
         "Central inference": _INFERENCE,
         "Policy server": _POLICY_SERVER,
         "Several policies": POLICY_METRICS,

@@ -10,6 +10,7 @@ import launchpad as lp
 from ...agents.acting import trace_layout
 from ...agents.registry import agent_class, agent_name
 from ...data import Layout
+from ...environments.recorded import require_minari
 from ...errors import CallboardError
 from ...nested_settings import values_of
 from ...replay import check_settings, latest_checkpoint
@@ -17,6 +18,7 @@ from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
 from ..experiments.policy_plan import Layouts
+from ..experiments.recorded_sources import check_datasets, with_recorded_data
 from ..launchers.launcher import Launcher
 from ..launchers.registry import launcher_arguments
 from ..launchers.run_outcome import Monitor, Outcome, error_text
@@ -97,11 +99,14 @@ def prepared_run(
     """
     bypass_proxies()
     check_can_be_resumed(experiment)
-    experiment = with_absolute_sources(launcher.fit(experiment))
+    experiment = with_recorded_data(with_absolute_sources(launcher.fit(experiment)))
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     check_environment(experiment)
     layouts = experiment.checked(part.learners)
+    check_datasets(experiment, layouts)
+    if experiment.record_episodes:
+        require_minari("record_episodes")
     if experiment.video_every is not None:
         # Takes long to import.
         from ..trained.video import check_video

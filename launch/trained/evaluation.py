@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...environments import BatchedEnvironment
+from ...environments import BatchedEnvironment, environment_seeds
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.multi_agent.joint_batch import JointBatch
+from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
 from ...errors import CallboardError
 from ...setting_types import check_ranges
 from ..experiment import Experiment
+from ..experiments.recorded_metadata import recorded_metadata
 from ..nodes.episodes.episode_watch import WatchedEnvironment
 from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
 from ..nodes.episodes.metric_windows import evaluation_metrics
@@ -98,6 +100,7 @@ def evaluate_run(
     notify: Callable[[str], None],
     steps: int | None = None,
     live: bool = False,
+    record: pathlib.Path | None = None,
 ) -> Evaluation:
     """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
 
@@ -113,9 +116,11 @@ def evaluate_run(
       steps: number of environment steps to play instead of whole episodes, without metrics from infos; None for
         episodes.
       live: whether to play in one environment alone and show it in a window; the user ends it by closing the window.
+      record: folder of the data set to which the episodes are appended, see `EpisodeFiles`; None for none.
 
     Raises:
-      CallboardError: there is no such checkpoint, the environment cannot render, or there is no display.
+      CallboardError: there is no such checkpoint, the environment cannot render, there is no display, or the episodes
+        cannot be recorded.
     """
     if live:
         check_display()
@@ -125,7 +130,7 @@ def evaluate_run(
     elif steps is not None:
         played = _play_steps(experiment, setup, steps)
     else:
-        played = play_episodes(experiment, setup, episodes, notify)
+        played = play_episodes(experiment, setup, episodes, notify, record)
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
@@ -139,6 +144,7 @@ def play_episodes(
     setup: EvaluationSetup,
     episodes: int,
     notify: Callable[[str], None],
+    record: pathlib.Path | None = None,
 ) -> Played:
     """Plays whole episodes, the same number in each of up to `evaluation_envs` environments.
 
@@ -147,10 +153,13 @@ def play_episodes(
       setup: the environments, and what acts in them.
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
+      record: see `evaluate_run`.
     """
     envs = experiment.evaluation_batch(episodes)
     environment, policy = setup.make(experiment, envs)
     joint = environment if isinstance(environment, JointBatch) else None
+    if record is not None:
+        environment = _recorded(experiment, environment, record, episodes // envs, notify)
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
         environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
@@ -164,6 +173,27 @@ def play_episodes(
         return Played(played, found, steps, reward)
     finally:
         environment.close()
+
+
+def _recorded(
+    experiment: Experiment,
+    environment: BatchedEnvironment,
+    folder: pathlib.Path,
+    quota: int,
+    notify: Callable[[str], None],
+) -> BatchedEnvironment:
+    """Returns environments that append their first `quota` episodes each to a data set."""
+    if isinstance(environment, JointBatch):
+        environment.close()
+        raise CallboardError("episodes of several agents are recorded in training alone: leave the recording out")
+    try:
+        files = EpisodeFiles(folder, environment.spec, recorded_metadata(experiment), math.inf)
+    except CallboardError:
+        environment.close()
+        raise
+    seeds = environment_seeds(experiment.seed, "evaluator", 0, environment.batch_size)
+    recorder = EpisodeRecorder(environment.spec, seeds, files.append, notify, quota)
+    return RecordedEnvironment(environment, recorder)
 
 
 def _play_steps(experiment: Experiment, setup: EvaluationSetup, steps: int) -> Played:

@@ -19,7 +19,7 @@ from callboard.launch.settings import read_experiment, write_experiment
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"actors": 0}, "actors must be a whole number from 1 to 10,000, not 0"),
+        ({"actors": 0}, "a run without actors learns from recorded episodes: name a dataset, or set actors to 1"),
         ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
         ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
         ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),

@@ -25,7 +25,7 @@ from .cluster_address import check_address
 if TYPE_CHECKING:
     import launchpad as lp
 
-NODE_KINDS = ("actor", "evaluator", "inference", "learner", "replay", "coordinator")
+NODE_KINDS = ("actor", "feeder", "evaluator", "recorder", "inference", "learner", "replay", "coordinator")
 
 
 @dataclasses.dataclass(frozen=True)

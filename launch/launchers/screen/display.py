@@ -45,7 +45,8 @@ class LineMonitor:
             return
         self._next_line.restart(_LINE_SECONDS)
         self._evaluated = evaluated
-        parts = [f"{status['environment_steps']:>9,} of {self._progress.max_steps:,} steps"]
+        done, limit, _ = self._progress.counted(status)
+        parts = [f"{done:>9,} of {limit:,} steps" if limit else f"{done:>9,} steps"]
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
         _print_line("  ".join(parts))
 
@@ -78,8 +79,9 @@ class LiveMonitor:
 
     def status(self, status: dict[str, Any]) -> None:
         self._progress.update(status)
-        steps, max_steps = status["environment_steps"], self._progress.max_steps
-        view = progress_view(self._progress, status, steps / max_steps, f"{steps:,} of {max_steps:,} environment steps")
+        steps, limit, unit = self._progress.counted(status)
+        done = f"{steps:,} of {limit:,} {unit}" if limit else f"{steps:,} {unit}"
+        view = progress_view(self._progress, status, steps / limit if limit else 0.0, done)
         with _output():
             self._live.update(view, refresh=True)
 
@@ -129,6 +131,12 @@ class RunProgress:
         self._trends: dict[str, Trend] = {}
         self._arrows: dict[str, str] = {}
         self._best = -math.inf
+
+    def counted(self, status: dict[str, Any]) -> tuple[int, int | None, str]:
+        """Returns the steps that the run is measured by, their limit if there is one, and what they are."""
+        if status.get("actors") == 0:
+            return status["learner_steps"], status.get("max_learner_steps"), "learner steps"
+        return status["environment_steps"], self.max_steps, "environment steps"
 
     def update(self, status: dict[str, Any]) -> None:
         """Takes a status, which need not be shown."""

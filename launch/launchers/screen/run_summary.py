@@ -40,9 +40,13 @@ class SummaryMonitor:
         if not self._begun:
             self._begun = True
             experiment = self._run.experiment
+            length = f"for {experiment.max_steps:,} environment steps"
+            if not experiment.actors:
+                steps = experiment.max_learner_steps
+                length = "from recorded episodes" + (f" for {steps:,} learner steps" if steps else "")
             self._monitor.notify(
-                f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} for {experiment.max_steps:,} "
-                f"environment steps, run directory {run_location(self._run)}"
+                f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} {length}, "
+                f"run directory {run_location(self._run)}"
             )
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})

@@ -26,8 +26,9 @@ class ActorNode(EnvironmentNode):
         coordinator: NodeHandle,
         learner: NodeHandle,
         replay: Sequence[NodeHandle],
+        recorder: NodeHandle | None = None,
     ):
-        super().__init__(context, run, index, coordinator)
+        super().__init__(context, run, index, coordinator, recorder)
         self._learner = learner
         self._replay_handle = self.replay_handle(replay)
         self._shard = run.layout.shard_of(index)

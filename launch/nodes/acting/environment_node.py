@@ -7,8 +7,9 @@ from typing import Any
 
 from ....agents.acting import Episode, Stepper
 from ....agents.agent import Policy
-from ....environments import BatchedEnvironment
+from ....environments import BatchedEnvironment, environment_seeds
 from ....environments.batches.episode_metrics import parse_episode_metrics
+from ....environments.recorded import RecordedEnvironment
 from ....errors import CallboardError, one_line
 from ...experiments.checked_run import Run
 from ..episodes.callback_calls import CallbackCalls, callback_run
@@ -16,6 +17,7 @@ from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.metric_windows import EpisodeValues, report_episodes
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
+from ..recorded.episode_sender import make_recorder
 from ..reports.reporting import Report, ReportingNode
 from ..reports.run_control import ControlState
 from ..reports.step_budget import StepLease
@@ -32,8 +34,11 @@ _LEASES_A_SECOND = 1000
 class EnvironmentNode(ReportingNode):
     """A node that steps one batch of environments and reports the results."""
 
-    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
+    def __init__(
+        self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle, recorder: NodeHandle | None = None
+    ):
         super().__init__(context, coordinator)
+        self._recorder_handle = recorder
         self._run = run
         self._experiment = run.experiment
         self._layout = run.layout
@@ -73,6 +78,12 @@ class EnvironmentNode(ReportingNode):
         """Makes the environments of an incarnation of this node; `finish` closes them."""
         self.context.progress.works_slowly("making environments")
         environment = self.make_batch(incarnation)
+        if self._recorder_handle is not None:
+            seeds = environment_seeds(
+                self._experiment.seed, "actor", self.first_slot, environment.batch_size, incarnation
+            )
+            recorder = make_recorder(self.context, environment.spec, seeds, self._recorder_handle)
+            environment = RecordedEnvironment(environment, recorder)
         if self._experiment.watches_episodes:
             self._calls = CallbackCalls(
                 self._experiment.callbacks, callback_run(self.context.name, self._run, self.reporter)

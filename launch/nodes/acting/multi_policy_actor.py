@@ -7,12 +7,14 @@ from ....agents.acting import BatchPolicy, Stepper
 from ....agents.agent import Agent, Mode, Policy
 from ....environments import BatchedEnvironment
 from ....environments.multi_agent.joint_batch import JointBatch
+from ....environments.recorded import EpisodeRecorder
 from ...experiments.checked_run import Run
 from ...experiments.policy_plan import MemberMapping, members_of
 from ...node_names import metric_of
 from ..episodes.joint_episodes import JointEpisode
 from ..evaluation.evaluation_setup import acting_policies
 from ..node import NodeContext, NodeHandle
+from ..recorded.episode_sender import make_recorder
 from ..reports.reporting import Report
 from .acting_setup import make_joint_environments
 from .environment_node import POLL_SECONDS, EnvironmentNode
@@ -36,6 +38,7 @@ class MultiPolicyActorNode(EnvironmentNode):
         learners: Mapping[str, NodeHandle],
         replays: Mapping[str, Sequence[NodeHandle]],
         inference: Mapping[str, NodeHandle],
+        recorders: Mapping[str, NodeHandle],
     ):
         super().__init__(context, run, index, coordinator)
         plan = run.plan()
@@ -44,6 +47,8 @@ class MultiPolicyActorNode(EnvironmentNode):
         self._learners = learners
         self._replays = replays
         self._inference = inference
+        self._recorder_handles = recorders
+        self._recorders: dict[str, EpisodeRecorder] = {}
         self._actors: dict[str, PolicyActor] = {}
         self._frozen: dict[str, BatchPolicy] = {}
         self._opponents: Opponents | None = None
@@ -88,6 +93,10 @@ class MultiPolicyActorNode(EnvironmentNode):
             actor.connect()
         self.take_task()
         stepper = Stepper(environment)
+        for name, handle in self._recorder_handles.items():
+            layout = self._run.of_policy(name).layout
+            # Agents share the seed of their environment, which is not theirs alone.
+            self._recorders[name] = make_recorder(self.context, layout.spec, [None] * layout.envs_per_actor, handle)
         self._begin(actors)
         self._actors, self._stepper = actors, stepper
         logging.info("first action")
@@ -137,6 +146,8 @@ class MultiPolicyActorNode(EnvironmentNode):
         episodes = stepper.step(actions)
         for name, actor in self._actors.items():
             actor.record(joint.by_policy[name])
+        for name, recorder in self._recorders.items():
+            recorder.step(actions[name], joint.by_policy[name])
         for name, count in joint.batches.executed_by.items():
             self._agent_steps[name] = self._agent_steps.get(name, 0) + count
         self.add_episodes(episodes)
@@ -146,6 +157,8 @@ class MultiPolicyActorNode(EnvironmentNode):
 
     def finish(self) -> None:
         super().finish()
+        for recorder in self._recorders.values():
+            recorder.close()
         for actor in self._actors.values():
             actor.close()
 
@@ -185,6 +198,8 @@ class MultiPolicyActorNode(EnvironmentNode):
         assert self._joint is not None
         for name, actor in actors.items():
             actor.begin(self._joint.by_policy[name])
+        for name, recorder in self._recorders.items():
+            recorder.begin(self._joint.by_policy[name])
 
 
 def _training_mode(agent: Agent) -> Mode:

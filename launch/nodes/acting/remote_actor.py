@@ -18,8 +18,16 @@ _RETRY_SECONDS = 0.1
 class RemoteActorNode(EnvironmentNode):
     """Holds no network: sends its timesteps to an inference node, which chooses actions and writes to replay."""
 
-    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle, inference: NodeHandle):
-        super().__init__(context, run, index, coordinator)
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        index: int,
+        coordinator: NodeHandle,
+        inference: NodeHandle,
+        recorder: NodeHandle | None = None,
+    ):
+        super().__init__(context, run, index, coordinator, recorder)
         self._inference = inference
         self._timesteps = TimestepCodec(run.layout)
         self._incarnation = self._restarts = self._seed = self._number = 0

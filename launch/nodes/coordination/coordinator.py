@@ -277,6 +277,7 @@ class Coordinator(Node):
             return {
                 **self._row(),
                 **self._metrics.evaluation,
+                "actors": self._experiment.actors,
                 "max_steps": self._experiment.max_steps,
                 "max_learner_steps": limit and limit * len(self._policies),
                 "seconds_left": self._rules.seconds_left,

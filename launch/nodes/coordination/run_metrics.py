@@ -75,6 +75,8 @@ class RunMetrics:
             "learner/duplicate_items": self._counters.total("duplicates"),
             **self._rates.update(now, environment_steps, learner_steps),
         }
+        if recorded := self._counters.total("recorded_steps"):
+            row["recorded_steps"] = recorded
         if self._episodes:
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)

@@ -32,12 +32,16 @@ if TYPE_CHECKING:
     from .evaluation_videos import EvaluationVideos
 
 _POLL_SECONDS = 0.1
+_WEIGHTS_SECONDS = 0.5
+"""Interval at which the newest weights are fetched to learn of their step."""
 _REPORT_SECONDS = 5.0
 """Interval between reports of the final evaluation."""
 
 
 class EvaluatorNode(ReportingNode):
     """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and the final weights.
+
+    Without actors the steps are those of the learner.
 
     When the limit of environment steps is reached, a running evaluation is abandoned, and the learner's final weights
     are evaluated instead.
@@ -101,15 +105,14 @@ class EvaluatorNode(ReportingNode):
                 lambda environment: MarkedEnvironment(environment, progress),
             )
             self._opened.callback(self._videos.close)
-        steps = self.reporter.state.environment_steps
-        self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
+        self._schedule_next()
 
     def step(self) -> None:
         self.context.progress.works("idle")
         if self.reporter.state.stopping:
             self._evaluate_final()
-        elif self.reporter.state.environment_steps < self._next_steps:
-            self._wait(_POLL_SECONDS)
+        elif self._steps() < self._next_steps:
+            self._wait(_POLL_SECONDS if self._experiment.actors else _WEIGHTS_SECONDS)
         elif self._policies.fetch():
             self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
             self.reporter.report()
@@ -135,6 +138,17 @@ class EvaluatorNode(ReportingNode):
         # A restarted coordinator has not received the report.
         self._wait(_REPORT_SECONDS)
 
+    def _steps(self) -> int:
+        """Returns the steps that evaluations are counted by: the environment's, or without actors the learners'."""
+        if self._experiment.actors:
+            return self.reporter.state.environment_steps
+        self._policies.fetch()
+        return mean_step(self._policies.versions)
+
+    def _schedule_next(self) -> None:
+        every = self._experiment.evaluate_every
+        self._next_steps = (self._steps() // every + 1) * every
+
     def _wait(self, seconds: float) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(seconds)
@@ -142,7 +156,7 @@ class EvaluatorNode(ReportingNode):
     def _evaluate(self, abandoned: Callable[[], bool]) -> dict[str, float] | None:
         """Evaluates the current weights; returns None if the evaluation was abandoned."""
         steps = self.reporter.state.environment_steps
-        self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
+        self._schedule_next()
         begun = time.monotonic()
         versions = self._evaluated_versions = self._policies.versions
         self._weights_step = mean_step(versions)

@@ -15,7 +15,7 @@ def test_graph_shows_who_calls_whom(capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--actors", "0"], "actors must be a whole number from 1 to 10,000, not 0"),
+        (["--actors", "0"], "a run without actors learns from recorded episodes"),
         (["--learner", "2"], "did you mean '--learners'?"),
         (["--env-options.gravity", "3"], "gravity"),
     ],

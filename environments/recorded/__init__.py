@@ -1,0 +1,19 @@
+"""Recorded episodes: written from any environment as a Minari data set, and read again as an agent's timesteps."""
+
+from .episode_feed import EpisodeFeed
+from .episode_files import EpisodeFiles
+from .episode_recorder import EpisodeRecorder, RecordedEnvironment
+from .minari_package import require_minari
+from .recorded_data import RecordedData, Source, open_data, parse_sources
+
+__all__ = [
+    "EpisodeFeed",
+    "EpisodeFiles",
+    "EpisodeRecorder",
+    "RecordedData",
+    "RecordedEnvironment",
+    "Source",
+    "open_data",
+    "parse_sources",
+    "require_minari",
+]

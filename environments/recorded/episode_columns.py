@@ -1,0 +1,89 @@
+"""An episode as named columns, the arrays that a Minari data set in HDF5 holds of it.
+
+Minari writes images as JPEG, which changes them; its reader opens any kind of picture, so these are PNG.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from ...data import Nest
+from ...errors import CallboardError
+
+_LEAST_SIDE = 32
+_CHANNELS = (1, 3, 4)
+
+
+class EpisodeColumns(NamedTuple):
+    """A whole episode of T actions.  Plain arrays and bytes only, so that it can be sent to another node."""
+
+    values: dict[str, Any]
+    """Arrays `[T + 1, ...]` of observations and `[T, ...]` of all others, by their paths in the file, or lists of PNG
+    pictures."""
+    length: int
+    """T."""
+    seed: int | None
+    """The seed with which its environment was reset; None if it was reset without one."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, without their names."""
+        return sum(
+            sum(map(len, column)) if isinstance(column, list) else column.nbytes for column in self.values.values()
+        )
+
+
+def columns_of(space: spaces.Space[Any], values: Nest, name: str) -> Iterator[tuple[str, Any]]:
+    """Yields the path and the column of each array of a nest of the environment's own values `[T, ...]`."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from columns_of(part, values[key], f"{name}/{key}")
+    elif isinstance(space, spaces.Tuple):
+        for index, part in enumerate(space.spaces):
+            yield from columns_of(part, values[index], f"{name}/_index_{index}")
+    elif is_picture(space):
+        yield name, [_png(frame) for frame in values]
+    else:
+        yield name, values
+
+
+def check_recordable(space: spaces.Space[Any]) -> None:
+    """Raises `CallboardError` if a space has images that no picture file can hold."""
+    for part in _leaves(space):
+        if is_picture(part) and len(part.shape or ()) == 3 and (part.shape or ())[2] not in _CHANNELS:
+            raise CallboardError(
+                f"images of shape {part.shape} cannot be recorded, since a picture has 1, 3 or 4 channels: leave "
+                "record_episodes out, or reshape them with env_wrappers"
+            )
+
+
+def is_picture(space: spaces.Space[Any]) -> bool:
+    """Returns whether Minari reads an array of the space as pictures."""
+    return (
+        isinstance(space, spaces.Box)
+        and len(space.shape) in (2, 3)
+        and min(space.shape[:2]) >= _LEAST_SIDE
+        and space.dtype == np.uint8
+        and bool(np.all(space.low == 0) and np.all(space.high == 255))
+    )
+
+
+def _leaves(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        for part in parts:
+            yield from _leaves(part)
+    else:
+        yield space
+
+
+def _png(frame: np.ndarray) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    frame = frame[..., 0] if frame.ndim == 3 and frame.shape[-1] == 1 else frame
+    Image.fromarray(np.ascontiguousarray(frame)).save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()

@@ -1,0 +1,62 @@
+"""What a data set says of where its episodes come from."""
+
+import json
+import warnings
+from typing import Any
+
+import gymnasium
+
+from ... import __version__
+from ...agents.registry import agent_name
+from ...errors import CallboardError
+from ..experiment import Experiment
+from ..processes.package_versions import version_of
+from ..settings import plain
+
+_MARK = "callboard"
+
+
+def recorded_metadata(experiment: Experiment) -> dict[str, Any]:
+    """Returns entries of a data set's metadata: environment, agent, seed and versions."""
+    versions = {name: version for name in ("gymnasium", "numpy", "minari") if (version := version_of(name))}
+    entries: dict[str, Any] = {
+        "algorithm_name": agent_name(experiment.agent),
+        "requirements": [f"{name}=={version}" for name, version in versions.items() if name == "gymnasium"],
+        _MARK: {
+            "environment": plain(experiment.env),
+            "environment_options": plain(experiment.options_of_env),
+            "seed": experiment.seed,
+            "versions": {"callboard": __version__, **versions},
+        },
+    }
+    spec = _gymnasium_spec(experiment)
+    return entries if spec is None else {**entries, "env_spec": spec}
+
+
+def recorded_environment(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Returns the environment of a data set and its options, as far as its metadata name one."""
+    own = metadata.get(_MARK, {})
+    if isinstance(own.get("environment"), str):
+        return own["environment"], dict(own.get("environment_options", {}))
+    try:
+        spec = json.loads(metadata.get("env_spec", "{}"))
+        return (str(spec["id"]), dict(spec.get("kwargs", {}))) if "id" in spec else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _gymnasium_spec(experiment: Experiment) -> str | None:
+    """Returns the JSON of Gymnasium's spec of the environment, for `recover_environment`; None if it has none."""
+    if not isinstance(experiment.env, str) or experiment.env not in gymnasium.registry:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            spec = gymnasium.spec(experiment.env)
+            options = dict(experiment.env_options)
+            limit = options.pop("max_episode_steps", spec.max_episode_steps)
+            spec.kwargs = {**spec.kwargs, **options}
+            spec.max_episode_steps = limit
+            return spec.to_json()
+    except (CallboardError, TypeError, ValueError, gymnasium.error.Error):
+        return None

@@ -1,0 +1,92 @@
+"""The data sets that a run learns from: found, checked against the agent, and made to fit its replay."""
+
+import dataclasses
+import os
+from typing import Any
+
+from ...agents.registry import agent_name
+from ...environments.recorded import RecordedData, open_data, parse_sources
+from ...environments.recorded.episode_feed import shares_of
+from ...environments.recorded.recorded_data import check_fits
+from ...errors import CallboardError
+from ...replay_settings import ReplaySettings
+from ..experiment import Experiment
+from .policy_plan import Layouts
+
+
+def dataset_texts(experiment: Experiment) -> list[str]:
+    """Returns the data sets of an experiment as they were given."""
+    given = experiment.dataset.split(",") if isinstance(experiment.dataset, str) else experiment.dataset
+    return [text.strip() for text in given if text.strip()]
+
+
+def open_sources(experiment: Experiment) -> tuple[list[RecordedData], list[float]]:
+    """Opens the data sets of an experiment; also returns the share of each.
+
+    Raises:
+      CallboardError: one does not exist or holds no episode, or the shares do not fit each other.
+    """
+    sources = parse_sources(dataset_texts(experiment))
+    data = [open_data(source.name) for source in sources]
+    for one in data:
+        if not one.total_episodes:
+            raise CallboardError(f"the data set {one.name} holds no episode")
+    return data, shares_of(data, [source.share for source in sources])
+
+
+def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
+    """Rejects data sets from which the agent cannot learn.
+
+    Raises:
+      CallboardError: names the problem, such as the first difference between the spaces.
+    """
+    if not dataset_texts(experiment):
+        return
+    if layouts.agents:
+        raise CallboardError("a dataset is for an environment with one agent: leave dataset out")
+    _replay_of(experiment)
+    for one in open_sources(experiment)[0]:
+        check_fits(one, layouts.whole.spec)
+
+
+def with_recorded_data(experiment: Experiment) -> Experiment:
+    """Returns the experiment as its nodes see it: with absolute paths of data sets, and a replay that fits them.
+
+    The replay of a run without actors holds every recorded item once, or as many as it has room for, and is full before
+    learning begins.
+    """
+    texts = dataset_texts(experiment)
+    if not texts:
+        return experiment
+    experiment = dataclasses.replace(experiment, dataset=tuple(map(_absolute, texts)))
+    if experiment.actors:
+        return experiment
+    replay, agent = _replay_of(experiment), experiment.agent
+    settings: Any = agent
+    data = open_sources(experiment)[0]
+    items = sum(one.total_steps for one in data)
+    if hasattr(agent, "period"):
+        # Sequences also begin at the last timesteps of episodes.
+        items = (items + sum(one.total_episodes for one in data)) // agent.period
+    least = settings.batch_size * experiment.replay_shards
+    size = max(least, min(replay.size, items))
+    replay = dataclasses.replace(replay, size=size, min_size=size)
+    return dataclasses.replace(experiment, agent=dataclasses.replace(settings, replay=replay))
+
+
+def _absolute(text: str) -> str:
+    """Returns a data set and its share with an absolute path, if it is a path that exists."""
+    (source,) = parse_sources([text, "others"])[:1]
+    if not os.path.exists(source.name):
+        return text
+    return os.path.abspath(source.name) + text[len(source.name) :]
+
+
+def _replay_of(experiment: Experiment) -> ReplaySettings:
+    replay = getattr(experiment.agent, "replay", None)
+    if not isinstance(replay, ReplaySettings):
+        raise CallboardError(
+            f"{agent_name(experiment.agent)} learns from its own newest episodes alone; choose an agent with a replay, "
+            "such as bc or sac, or leave dataset out"
+        )
+    return replay

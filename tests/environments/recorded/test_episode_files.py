@@ -1,0 +1,115 @@
+"""The files of a data set: complete after every write, appended to, limited, and refused where they do not fit."""
+
+import numpy as np
+import pytest
+from dm_env import specs as dm_specs
+
+from callboard.environments.recorded import EpisodeFiles, open_data
+from callboard.environments.recorded.episode_columns import EpisodeColumns
+from callboard.errors import CallboardError
+from callboard.specs import EnvironmentSpec
+
+minari = pytest.importorskip("minari")
+
+SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(9, np.int32))
+
+
+def episode(length, value=0.0):
+    ends = np.arange(length) == length - 1
+    return EpisodeColumns(
+        {
+            "observations": np.full((length + 1, 2), value, np.float32),
+            "actions": np.zeros(length, np.int64),
+            "rewards": np.full(length, value, np.float32),
+            "terminations": ends,
+            "truncations": ~ends & False,
+        },
+        length,
+        None,
+    )
+
+
+def values(folder):
+    return [int(one.rewards[0]) for one in minari.MinariDataset(str(folder / "data"))]
+
+
+def test_a_data_set_is_readable_from_the_beginning_and_appended_to_by_later_writers(tmp_path):
+    folder = tmp_path / "a-v0"
+    EpisodeFiles(folder, SPEC, {"algorithm_name": "x"}, 1e9)
+    assert values(folder) == []
+    for first in (1, 3):
+        files = EpisodeFiles(folder, SPEC, {}, 1e9)
+        assert files.append([episode(2, first), episode(3, first + 1)])
+    assert values(folder) == [1, 2, 3, 4]
+    data = open_data(str(folder))
+    assert (data.total_episodes, data.total_steps, data.metadata["algorithm_name"]) == (4, 10, "x")
+
+
+def test_a_call_that_is_repeated_writes_nothing_also_to_another_writer(tmp_path):
+    folder = tmp_path / "a-v0"
+    EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(1, 1)], "actor", 1)
+    again = EpisodeFiles(folder, SPEC, {}, 1e9)
+    assert again.append([episode(1, 1)], "actor", 1) and again.append([episode(1, 2)], "actor", 2)
+    assert again.append([episode(1, 3)], "other", 1)
+    assert values(folder) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("killed_before", ["main_data.hdf5", "metadata.json"])
+def test_a_writer_that_is_killed_leaves_whole_episodes_that_the_next_one_counts(tmp_path, monkeypatch, killed_before):
+    from callboard import atomic_files
+
+    folder = tmp_path / "a-v0"
+    files = EpisodeFiles(folder, SPEC, {}, 1e9)
+    files.append([episode(2, 1)])
+    replace = atomic_files.os.replace
+
+    def killed(source, target):
+        if str(target).endswith(killed_before):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(atomic_files.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        files.append([episode(3, 2)], "actor", 1)
+    assert values(folder) == [1]
+    monkeypatch.undo()
+    files = EpisodeFiles(folder, SPEC, {}, 1e9)
+    # The actor repeats its call, since it got no answer.
+    files.append([episode(3, 2)], "actor", 1)
+    assert values(folder) == [1, 2]
+    assert open_data(str(folder)).total_steps == 5
+
+
+def test_nothing_is_written_beyond_the_limit(tmp_path):
+    files = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1)
+    assert not files.append([episode(2)])
+    assert files.total_episodes == 0
+
+
+def test_large_data_is_divided_into_parts(tmp_path, monkeypatch):
+    from callboard.environments.recorded import episode_files
+
+    monkeypatch.setattr(episode_files, "_PART_BYTES", 1)
+    files = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    for value in (1, 2, 3):
+        files.append([episode(1, value)])
+    assert len(list((tmp_path / "a-v0" / "data" / "parts").iterdir())) == 3
+    assert values(tmp_path / "a-v0") == [1, 2, 3]
+
+
+def test_another_environment_and_a_name_without_a_version_are_refused(tmp_path):
+    EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    other = SPEC._replace(action=dm_specs.DiscreteArray(3, np.int32))
+    with pytest.raises(CallboardError, match="another action space; record to another folder"):
+        EpisodeFiles(tmp_path / "a-v0", other, {}, 1e9)
+    with pytest.raises(CallboardError, match="ends with a version, as in a-v0"):
+        EpisodeFiles(tmp_path / "a", SPEC, {}, 1e9)
+    (tmp_path / "a-v0" / "data" / "metadata.json").write_text("{")
+    with pytest.raises(CallboardError, match="is damaged"):
+        EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+
+
+def test_images_that_no_picture_can_hold_are_refused(tmp_path):
+    spec = SPEC._replace(observation=dm_specs.BoundedArray((40, 40, 5), np.uint8, 0, 255))
+    with pytest.raises(CallboardError, match="1, 3 or 4 channels"):
+        EpisodeFiles(tmp_path / "a-v0", spec, {}, 1e9)
