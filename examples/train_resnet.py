@@ -9,10 +9,11 @@
 y_test, or a folder with `train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts, use `--strategy multi-worker`
 and set TF_CONFIG on each.  The output directory contains `checkpoints/`, from which the same command resumes after an
 interruption, `epochs/` with the weights after every epoch, `tensorboard/`, and `model/`, a SavedModel that takes uint8
-images.
+images; `tf.keras.models.load_model` makes it a Keras model again, with logits as outputs, under any strategy or none.
 """
 
 import argparse
+import logging
 import math
 import os
 import pathlib
@@ -36,6 +37,8 @@ SIZE = 32
 EPOCHS = "epochs"
 INSTALL = ("tensorflow-datasets", "tensorflow-metadata<1.17")
 """Newer versions of tensorflow-metadata need a newer protobuf than TensorFlow 2.12."""
+LEARNING_RATES = {"sgd": 0.1, "adam": 1e-3}
+"""Optimizers, with the learning rates that they begin with."""
 PICTURES = ("png", "svg", "pdf")
 TEST_BATCH = 250
 SHUFFLED = 50_000
@@ -54,7 +57,8 @@ class Data(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    tf.get_logger().setLevel("ERROR")
+    for library in ("tensorflow", "absl"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         train(options)
     except CallboardError as error:
@@ -78,7 +82,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--devices", type=int, default=1, help="GPUs, or cores where there are none, of each worker")
     parser.add_argument("--global-batch", type=int, default=128, help="images in a step, over all replicas")
     parser.add_argument("--epochs", type=int, default=164)
-    parser.add_argument("--learning-rate", type=float, default=0.1, help="divided by 10 after 1/2 and 3/4 of all steps")
+    parser.add_argument("--optimizer", choices=tuple(LEARNING_RATES), default="sgd", help="sgd has a momentum of 0.9")
+    parser.add_argument(
+        "--learning-rate", type=float, help="0.1 for sgd, 0.001 for adam; divided by 10 after 1/2 and 3/4 of all steps"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--evaluate-only", action="store_true", help="only measure the accuracy of an epoch's weights")
     parser.add_argument("--epoch", type=int, help="the epoch to evaluate; the newest if left out")
@@ -128,12 +135,8 @@ def train(options: argparse.Namespace) -> None:
     mean, variance = moments(data.train.shard(math.ceil(images / MEASURED), 0))
     with strategy.scope():
         model = make_model(data, mean, variance, options)
-        decay = tf.keras.optimizers.schedules.PiecewiseConstantDecay(
-            [options.epochs * steps // 2, options.epochs * steps * 3 // 4],
-            [options.learning_rate / factor for factor in (1, 10, 100)],
-        )
         model.compile(
-            tf.keras.optimizers.SGD(decay, momentum=0.9),
+            make_optimizer(options, options.epochs * steps),
             tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
@@ -157,6 +160,16 @@ def train(options: argparse.Namespace) -> None:
     export(alone, own / "model")
     serve = tf.saved_model.load(str(own / "model")).signatures["serving_default"]
     print(f"test accuracy {accuracy(serve, data.test):.4f}")
+
+
+def make_optimizer(options: argparse.Namespace, steps: int) -> tf.keras.optimizers.Optimizer:
+    first = LEARNING_RATES[options.optimizer] if options.learning_rate is None else options.learning_rate
+    decay = tf.keras.optimizers.schedules.PiecewiseConstantDecay(
+        [steps // 2, steps * 3 // 4], [first / factor for factor in (1, 10, 100)]
+    )
+    if options.optimizer == "adam":
+        return tf.keras.optimizers.Adam(decay)
+    return tf.keras.optimizers.SGD(decay, momentum=0.9)
 
 
 def evaluate(model: tf.keras.Model, weights: pathlib.Path, data: Data) -> None:
@@ -367,12 +380,10 @@ def make_model(data: Data, mean: np.ndarray, variance: np.ndarray, options: argp
 
 
 def export(model: tf.keras.Model, path: pathlib.Path) -> None:
-    """Writes a SavedModel that takes `images`, uint8 `[N, ...]`, and returns `probabilities`."""
+    """Writes a Keras model, whose signature takes `images`, uint8 `[N, ...]`, and returns `probabilities`."""
     images = tf.TensorSpec(model.input_shape, tf.uint8, "images")
     serve = tf.function(lambda images: {"probabilities": tf.nn.softmax(model(images, training=False))})
-    module = tf.Module()
-    module.weights = model.variables
-    tf.saved_model.save(module, str(path), signatures=serve.get_concrete_function(images))
+    model.save(str(path), save_format="tf", include_optimizer=False, signatures=serve.get_concrete_function(images))
 
 
 def accuracy(serve: Callable[..., dict[str, tf.Tensor]], test: tf.data.Dataset) -> float:

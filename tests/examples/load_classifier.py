@@ -1,8 +1,11 @@
-"""Prints a SavedModel's accuracy, loaded without a strategy and under one of two devices.  Runs without Callboard.
+"""Prints a SavedModel's accuracy, loaded without a strategy and under one of two devices, also by Keras.
+
+Runs without Callboard.
 
 load_classifier.py MODEL DATA.npz
 """
 
+import contextlib
 import importlib.util
 import sys
 
@@ -28,7 +31,7 @@ def main():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         distributed = tf.saved_model.load(path)
-    assert len(strategy.experimental_local_results(distributed.weights[0])) == 2
+    assert len(strategy.experimental_local_results(distributed.variables[0])) == 2
     serve = distributed.signatures["serving_default"]
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
     correct = 0
@@ -37,6 +40,13 @@ def main():
         shares = zip(*map(strategy.experimental_local_results, (outputs, wanted)), strict=True)
         correct += sum(np.sum(np.argmax(output, axis=-1) == labels_of_share) for output, labels_of_share in shares)
     print(correct / len(labels))
+
+    for scope in (contextlib.nullcontext, strategy.scope):
+        with scope():
+            model = tf.keras.models.load_model(path)
+            loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("adam", loss, metrics=["accuracy"])
+        print(round(model.evaluate(images, labels, BATCH, verbose=0)[1], 6))
 
 
 if __name__ == "__main__":

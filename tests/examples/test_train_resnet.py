@@ -280,9 +280,20 @@ def test_resnet_20_learns_what_is_not_linear_and_is_loaded_with_the_same_accurac
         timeout=600,
     )
     assert loaded.returncode == 0, loaded.stderr
-    alone, under_strategy = map(float, loaded.stdout.split())
-    assert alone == under_strategy
+    alone, *others = map(float, loaded.stdout.split())
+    assert others == [alone] * 3
     assert f"{alone:.4f}" == said
+
+
+@pytest.mark.parametrize(
+    "given, kind, first",
+    [((), "SGD", 0.1), (("--optimizer", "adam"), "Adam", 1e-3), (("--learning-rate", "0.5"), "SGD", 0.5)],
+)
+def test_the_optimizer_is_an_option(example, given, kind, first):
+    optimizer = example.make_optimizer(example.parse(["--data", "x", "--out", "y", *given]), 100)
+    assert type(optimizer).__name__ == kind
+    rates = [float(optimizer._learning_rate(step)) for step in (0, 60, 90)]
+    assert rates == pytest.approx([first, first / 10, first / 100])
 
 
 @pytest.mark.slow
