@@ -1,0 +1,65 @@
+"""The files for clusters in a cloud: Ray takes the one, the other names what there is, and their commands are accepted.
+
+No cloud is reached.
+"""
+
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+import yaml
+
+from callboard.launch.cli.command import main
+
+ray = pytest.importorskip("ray")
+jsonschema = pytest.importorskip("jsonschema")
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "cloud"
+
+
+def kuberay():
+    return yaml.safe_load((FOLDER / "kuberay.yaml").read_text())
+
+
+def test_ray_up_takes_the_file():
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    config = yaml.safe_load((FOLDER / "aws.yaml").read_text())
+    schema = pathlib.Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
+    jsonschema.validate(config, json.loads(schema.read_text()))
+    validate_config(prepare_config(config))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**config, "idle_timeout": 10}, json.loads(schema.read_text()))
+
+
+def test_the_pods_have_one_image_and_the_locked_ray():
+    spec = kuberay()["spec"]["rayClusterSpec"]
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    containers = [container for group in groups for container in group["template"]["spec"]["containers"]]
+    assert {container["image"] for container in containers} == {"callboard"}
+    assert all(container["resources"]["limits"] == container["resources"]["requests"] for container in containers)
+    locked = re.search(r'^name = "ray"\nversion = "(.*)"', (ROOT / "uv.lock").read_text(), re.MULTILINE)
+    assert spec["rayVersion"] == locked[1]
+    worker = spec["workerGroupSpecs"][0]
+    assert worker["minReplicas"] <= worker["replicas"] <= worker["maxReplicas"]
+
+
+class Accepted(Exception):
+    """The command would start now."""
+
+
+@pytest.mark.parametrize("name", ["aws.yaml", "kuberay.yaml"])
+def test_the_commands_are_accepted(name, tmp_path, monkeypatch):
+    def stop(*arguments, **options):
+        raise Accepted
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("callboard.launch.cli.train.environments.check", stop)
+    text = (FOLDER / name).read_text()
+    command = re.search(r"'(callboard .*)'", text)[1] if name == "aws.yaml" else kuberay()["spec"]["entrypoint"]
+    assert "s3://BUCKET/runs/x" in command
+    with pytest.raises(Accepted):
+        main(shlex.split(command.replace("s3://BUCKET", str(tmp_path)))[1:])
