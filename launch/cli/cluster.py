@@ -11,6 +11,7 @@ from rich.table import Table
 from ...errors import CallboardError
 from ..launchers.hosts.cluster_check import REACHED, UNKNOWN, check_reach, describe_problems
 from ..launchers.hosts.cluster_file import Cluster, read_cluster
+from ..launchers.hosts.ssh_tunnels import check_tunnels, ssh_problems
 from .command_parser import CommandParser
 
 
@@ -30,6 +31,14 @@ def main(arguments: Sequence[str]) -> int:
         cluster.check_addresses()
     if not 0 <= known.seconds < math.inf:
         raise CallboardError(f"--seconds must be a number of at least 0, not {known.seconds:g}")
+    if cluster.tunnel:
+        check_tunnels(cluster, known.host)
+        problems = ssh_problems(cluster, known.host)
+        if known.json:
+            print(json.dumps({"problems": problems}))
+        else:
+            print("\n".join(problems) or f"{known.host} reaches all other hosts with ssh")
+        return 1 if problems else 0
     views = check_reach(cluster, known.host, known.seconds)
     problems = describe_problems(cluster, known.host, views)
     console = Console(highlight=False, markup=False, soft_wrap=True)

@@ -11,6 +11,7 @@
     evaluator: [gpu-0]                  # omit it for none
     inference: [gpu-0]                  # with --inference central
     patience: 600                       # seconds that hosts wait for the first learner's host
+    tunnel: ssh                         # omit it if nothing needs to be encrypted, see docs/security.md
 
 The coordinator runs on the host of the first learner, because they share the checkpoint.  Every host derives the same
 addresses from the file, so no service has to assign them.
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
     import launchpad as lp
 
 _PLACED = ("learner", "replay", "actor", "evaluator", "inference")
-_KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience")
+_KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience", "tunnel")
 _COUNTS = {"learner": "learners", "replay": "replay_shards", "actor": "actors"}
 _PATIENCE_SECONDS = 600.0
 _MOST_NODES = 10_000
+LOOPBACK = "127.0.0.1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Cluster:
       ports: the ports of every host.
       placement: the hosts of the nodes of each label, in the order of the nodes.
       patience: seconds that a host waits for the first host, at the start and when it stops responding.
+      tunnel: `ssh` if the hosts reach each other through SSH connections; empty if directly.
     """
 
     path: pathlib.Path
@@ -62,6 +65,7 @@ class Cluster:
     ports: range
     placement: Mapping[str, Sequence[str]]
     patience: float = _PATIENCE_SECONDS
+    tunnel: str = ""
 
     @property
     def first(self) -> str:
@@ -78,6 +82,10 @@ class Cluster:
         """Address of the `HostTable`: the first port of the first host."""
         return _joined(self.hosts[self.first], self.ports.start)
 
+    def inside_tunnels(self) -> Cluster:
+        """Returns the hosts as nodes see them: all on this machine, whose ports the tunnels forward."""
+        return dataclasses.replace(self, hosts=dict.fromkeys(self.hosts, LOOPBACK)) if self.tunnel else self
+
     def host_of(self, node: str) -> str:
         """Returns the host of a node such as `actor/0`; nodes that the file does not place run on the first host.
 
@@ -92,7 +100,12 @@ class Cluster:
             raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
     def check_addresses(self) -> None:
-        """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
+        """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them.
+
+        Through tunnels, only sshd is reached there.
+        """
+        if self.tunnel:
+            return
         for name, address in self.hosts.items():
             for found in resolved([address]):
                 if ipaddress.ip_address(found).is_global:
@@ -161,6 +174,7 @@ class Cluster:
         return {
             **{f"the address of {name}": address for name, address in self.hosts.items()},
             "ports": f"{self.ports.start}-{self.ports.stop - 1}",
+            "tunnel": self.tunnel or "null",
             **{f"the placement of {label}": ", ".join(hosts) for label, hosts in self.placement.items()},
         }
 
@@ -198,10 +212,13 @@ def read_cluster(path: pathlib.Path) -> Cluster:
         raise CallboardError(
             f"{path}: the coordinator runs beside the first learner, on {placement['learner'][0]}; leave it out"
         )
+    tunnel = content.get("tunnel")
+    if tunnel not in (None, "ssh"):
+        raise CallboardError(f"{path}: tunnel must be ssh, or be left out, not {shown(tunnel)}")
     patience = content.get("patience", _PATIENCE_SECONDS)
     if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 < patience < math.inf:
         raise CallboardError(f"{path}: patience must be seconds, not {patience!r}")
-    return Cluster(path, hosts, _ports(path, content["ports"]), placement, float(patience))
+    return Cluster(path, hosts, _ports(path, content["ports"]), placement, float(patience), tunnel or "")
 
 
 def _ports(path: pathlib.Path, setting: Any) -> range:

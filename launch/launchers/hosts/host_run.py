@@ -10,7 +10,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import courier
@@ -36,6 +36,7 @@ from .cluster_file import Cluster
 from .host_member import HostMember
 from .membership import HostTable
 from .shared_settings import shared_settings
+from .ssh_tunnels import check_tunnels, ssh_tunnels
 
 _CALL_SECONDS = 3.0
 _PORT_SECONDS = 10.0
@@ -60,6 +61,10 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     """
     is_first = host == cluster.first
     _check_names(cluster, host, monitor)
+    outside = cluster
+    if cluster.tunnel:
+        check_tunnels(outside, host)
+        cluster = outside.inside_tunnels()
     bypass_proxies(*cluster.hosts.values())
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
@@ -69,7 +74,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     for node in nodes:
         if node.policy.hosts is not None:
             node.policy = dataclasses.replace(node.policy, hosts=tuple(cluster.hosts.values()))
-    settings = {**shared_settings(run.experiment), **cluster.settings(), **versions()}
+    settings = {**shared_settings(run.experiment), **outside.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.policy.restart_group for node in nodes} - {""}
     end_of_run = _end_of_this_run(run.directory)
@@ -79,6 +84,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             _refuse_another_first_host(cluster)
             table = HostTable(cluster, settings, events)
             stack.enter_context(_served(table, port_of(cluster.membership_address), guard))
+        if outside.tunnel:
+            stack.enter_context(ssh_tunnels(outside, host, _ports_by_host(cluster, addresses), monitor.notify))
         member = HostMember(
             cluster,
             host,
@@ -110,6 +117,14 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
         if is_first and outcome.exit_code == 0:
             run.directory.write_end_of_run(outcome.reason)
         return outcome
+
+
+def _ports_by_host(cluster: Cluster, addresses: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Returns the ports on which each host listens."""
+    ports = {cluster.first: [port_of(cluster.membership_address)]}
+    for node, of_node in addresses.items():
+        ports.setdefault(cluster.host_of(node), []).extend(map(port_of, of_node))
+    return ports
 
 
 def _check_filter(cluster: Cluster, listen: str) -> None:

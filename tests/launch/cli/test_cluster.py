@@ -1,6 +1,8 @@
 """`callboard cluster check`: its table, its JSON and its exit codes."""
 
 import json
+import os
+import pathlib
 import socket
 
 import pytest
@@ -60,3 +62,19 @@ def test_a_cluster_that_cannot_be_used_is_refused(write_cluster, host, address, 
 def test_seconds_must_be_a_time(seconds, write_cluster, capsys):
     assert main(["cluster", "check", write_cluster("a"), "--host", "a", f"--seconds={seconds}"]) == 2
     assert capsys.readouterr().err.startswith("callboard: --seconds must be a number of at least 0, not ")
+
+
+def test_hosts_with_tunnels_are_tried_with_ssh(write_cluster, tmp_path, monkeypatch, capsys):
+    path = pathlib.Path(write_cluster("a", "b"))
+    content = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**content, "hosts": {"a": "192.0.2.1", "b": "192.0.2.2"}, "tunnel": "ssh"}))
+    ssh = tmp_path / "ssh"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for script, code, line in (
+        ("exit 0", 0, "a reaches all other hosts with ssh"),
+        ("echo no route >&2; exit 255", 1, "the host b cannot be reached with ssh 192.0.2.2: no route"),
+    ):
+        ssh.write_text(f"#!/bin/sh\n{script}\n")
+        ssh.chmod(0o755)
+        assert main(["cluster", "check", str(path), "--host", "a"]) == code
+        assert capsys.readouterr().out == f"{line}\n"

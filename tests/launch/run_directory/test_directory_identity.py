@@ -15,6 +15,12 @@ def rename(path):
     path.rename(path.with_name("elsewhere"))
 
 
+def delete(path):
+    while path.exists():
+        # A run writes in the meantime.
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def replace(path):
     rename(path)
     path.mkdir()
@@ -22,13 +28,13 @@ def replace(path):
 
 def replace_by_same_number(path):
     """File systems give the number of a directory that was removed to the next one."""
-    shutil.rmtree(path)
+    delete(path)
     path.mkdir()
 
 
 LOSSES = {
     rename: "was renamed or deleted",
-    shutil.rmtree: "was renamed or deleted",
+    delete: "was renamed or deleted",
     replace: "was replaced by another one",
     replace_by_same_number: "was replaced by another one",
 }
