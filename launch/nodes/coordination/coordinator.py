@@ -28,6 +28,7 @@ from ..reports.run_control import Command, ControlState, Reply, RunControl, Targ
 from ..reports.step_budget import LeaseRequest, StepBudget
 from .control_file import ControlFile
 from .counters import CounterFile
+from .learning_warnings import LearningWarnings
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_ending import RunEnding
@@ -92,7 +93,7 @@ class Coordinator(Node):
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
         self._overview = NodeOverview(clock, context, self._counters, run.start)
-        self._metrics = RunMetrics(run, self._counters, clock)
+        self._metrics, self._warnings = RunMetrics(run, self._counters, clock), LearningWarnings(run)
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
         self._ends_paused = False
@@ -484,7 +485,10 @@ class Coordinator(Node):
         # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
         self._rows += 1
-        self._metrics_writer.write({**self._row(), **(also or {})}, kind, always, self._hooks.histograms())
+        row = {**self._row(), **(also or {})}
+        self._metrics_writer.write(row, kind, always, self._hooks.histograms())
+        for line in self._warnings.new(row):
+            self.context.notify(line)
 
     def _row(self) -> dict[str, Any]:
         overview = {} if self.context.cooperative else self._overview.metrics()

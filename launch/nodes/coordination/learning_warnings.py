@@ -1,0 +1,221 @@
+"""Warnings about learning that goes wrong, from the rows of metrics: what a default cannot know."""
+
+import collections
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tree
+from dm_env import specs as dm_specs
+
+from ....specs import MultiDiscreteArray
+from ...experiments.checked_run import Run
+from ...node_names import metric_of
+
+_ROWS = 20
+"""Rows with new learner steps over which something must last, about as many seconds or thousands of steps."""
+_LONG_GRADIENT = 100.0
+_SMALL_ENTROPY = 0.01
+_HIGH_TEMPERATURE = 10.0
+_LARGE_VALUE = 10.0
+_EVALUATIONS = 2
+
+Row = Mapping[str, float]
+
+
+class LearningWarnings:
+    """Finds in the rows of a run's metrics that learning goes wrong; says each once.
+
+    Args:
+      run: the run.
+    """
+
+    def __init__(self, run: Run):
+        self._checks = [
+            check
+            for policy, part in zip(tuple(run.policies) or ("",), run.parts, strict=True)
+            for check in _checks_of(policy, part)
+        ]
+        self._step = -1.0
+
+    def new(self, row: Row) -> list[str]:
+        """Returns what a row shows and no row before it did, one line each."""
+        steps = row.get("learner_steps", 0)
+        if steps == self._step and "evaluator/return" not in row:
+            return []
+        self._step = steps
+        lines = [(check, check(row)) for check in self._checks]
+        self._checks = [check for check, line in lines if not line]
+        return [line for _, line in lines if line]
+
+
+class _Lasting:
+    """Says a line once a condition has held in all of the last rows.
+
+    Args:
+      metric: name of the metric; rows without it do not count.
+      holds: takes the values of these rows, the newest last, and returns the line, or "".
+    """
+
+    def __init__(self, metric: str, holds: Callable[[list[float]], str]):
+        self._metric = metric
+        self._holds = holds
+        self._values: collections.deque[float] = collections.deque(maxlen=_ROWS)
+
+    def __call__(self, row: Row) -> str:
+        if not math.isfinite(row.get(self._metric, math.nan)):
+            return ""
+        self._values.append(row[self._metric])
+        return self._holds(list(self._values)) if len(self._values) == _ROWS else ""
+
+
+class _Entropy:
+    """Whether the entropy has collapsed while the return is no better than at first."""
+
+    def __init__(self, names: Callable[[str], str], largest: float):
+        self._names = names
+        self._largest = largest
+        self._first: list[float] = []
+        self._low = 0
+
+    def __call__(self, row: Row) -> str:
+        entropy, found = row.get(self._names("learner/entropy")), row.get(self._names("actor/episode_return"))
+        if entropy is None or found is None:
+            return ""
+        self._first = [*self._first, found][:3]
+        self._low = self._low + 1 if entropy < _SMALL_ENTROPY * self._largest else 0
+        first = sum(self._first) / len(self._first)
+        if self._low < _ROWS or found > first + 0.1 * max(1.0, abs(first)):
+            return ""
+        return (
+            f"{self._names('learner/entropy')} is {entropy:.2g} of at most {self._largest:.2g}, and the return is no "
+            f"better than at first: the policy no longer explores; try a larger agent.entropy_cost"
+        )
+
+
+class _Value:
+    """Whether values are far beyond what the returns of episodes and the discount allow."""
+
+    def __init__(self, names: Callable[[str], str], agent: Any):
+        self._names = names
+        self._agent = agent
+        self._allowed = 1.0
+        self._beyond = 0
+
+    def __call__(self, row: Row) -> str:
+        names = self._names
+        value = row.get(names("learner/value"))
+        found, length = row.get(names("actor/episode_return")), row.get(names("actor/episode_length"))
+        if value is None or found is None or not length:
+            return ""
+        # After a time limit rewards continue, for 1 / (1 - discount) steps or so.
+        longer = max(1.0, 1.0 / max(1e-6, 1.0 - self._agent.discount) / length)
+        self._allowed = max(self._allowed, self._agent.reward_scale * abs(found) * longer)
+        entropy = row.get(names("learner/temperature"), 0.0) * abs(row.get(names("learner/entropy"), 0.0))
+        allowed = self._allowed + entropy / max(1e-6, 1.0 - self._agent.discount)
+        self._beyond = self._beyond + 1 if abs(value) > _LARGE_VALUE * allowed else 0
+        if self._beyond < _ROWS:
+            return ""
+        normalized = getattr(getattr(self._agent, "network", None), "normalize_observations", True)
+        remedy = "lower learning rates, or a smaller agent.reward_scale"
+        if not normalized:
+            remedy = "agent.network.normalize_observations true"
+        return (
+            f"{names('learner/value')} is {value:.3g}, and the returns of episodes and the discount allow about "
+            f"{allowed:.3g}: the values diverge; try {remedy}"
+        )
+
+
+class _Greedy:
+    """Whether evaluations with the most likely actions lose most of what training has gained."""
+
+    def __init__(self, names: Callable[[str], str]):
+        self._names = names
+        self._first: float | None = None
+        self._below = 0
+
+    def __call__(self, row: Row) -> str:
+        found, greedy = row.get(self._names("actor/episode_return")), row.get(self._names("evaluator/return"))
+        if found is None:
+            return ""
+        if self._first is None:
+            self._first = found
+        if greedy is None:
+            return ""
+        gained, lost = found - self._first, found - greedy
+        spread = row.get(self._names("evaluator/return_std"), 0.0)
+        far = gained > 0 and lost > 0.5 * gained and lost > spread
+        self._below = self._below + 1 if far else 0
+        if self._below < _EVALUATIONS:
+            return ""
+        return (
+            f"evaluations take the most likely actions and have a return of {greedy:.3g}, training samples them and "
+            f"has {found:.3g}: try evaluation_mode sampled, or train for longer"
+        )
+
+
+def _checks_of(policy: str, part: Run) -> list[Callable[[Row], str]]:
+    agent: Any = part.experiment.agent
+    checks: list[Callable[[Row], str]] = []
+
+    def names(name: str) -> str:
+        return metric_of(policy, name)
+
+    for field in ("optimizer", "actor_optimizer", "critic_optimizer", "dual_optimizer"):
+        clip = getattr(getattr(agent, field, None), "max_gradient_norm", None)
+        if clip is not None:
+            metric = names(f"learner/{field.removesuffix('optimizer')}gradient_norm")
+            checks.append(_Lasting(metric, _gradient(metric, clip, field, agent)))
+    if hasattr(agent, "entropy_cost"):
+        largest = _largest_entropy(part.layout.spec.action)
+        if largest:
+            checks.append(_Entropy(names, largest))
+    if hasattr(agent, "temperature_optimizer"):
+        metric = names("learner/temperature")
+        checks.append(_Lasting(metric, _temperature(metric, agent.temperature)))
+    if hasattr(agent, "reward_scale") and hasattr(agent, "discount") and not agent.normalize_rewards:
+        checks.append(_Value(names, agent))
+    if part.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
+        checks.append(_Greedy(names))
+    return checks
+
+
+def _gradient(metric: str, clip: float, field: str, agent: Any) -> Callable[[list[float]], str]:
+    def line(values: list[float]) -> str:
+        if min(values) <= _LONG_GRADIENT * clip:
+            return ""
+        remedy = "agent.normalize_rewards true"
+        if getattr(agent, "normalize_rewards", True):
+            remedy = f"a larger agent.{field}.max_gradient_norm"
+        return (
+            f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({values[-1]:.3g}, clipped "
+            f"to {clip:g}): the size of losses no longer matters; try {remedy}"
+        )
+
+    return line
+
+
+def _temperature(metric: str, initial: float) -> Callable[[list[float]], str]:
+    def line(values: list[float]) -> str:
+        grows = values[-1] > _HIGH_TEMPERATURE * initial and values[-1] > 1.5 * values[0]
+        if not grows:
+            return ""
+        return (
+            f"{metric} grows without end ({values[-1]:.3g}, at first {initial:g}): the policy does not reach the "
+            f"target of its entropy; try a lower agent.target_entropy"
+        )
+
+    return line
+
+
+def _largest_entropy(action: Any) -> float:
+    """Returns the entropy of uniform actions, in nats; 0 if a part of the action is not discrete."""
+    total = 0.0
+    for leaf in tree.flatten(action):
+        if isinstance(leaf, dm_specs.DiscreteArray):
+            total += math.log(leaf.num_values)
+        elif isinstance(leaf, MultiDiscreteArray):
+            total += sum(map(math.log, leaf.num_values.ravel()))
+        else:
+            return 0.0
+    return total

@@ -1,0 +1,88 @@
+"""Warnings about learning that goes wrong: each is provoked once, and what is right is left alone."""
+
+import pathlib
+import re
+
+import pytest
+
+from callboard.agents.registry import agent_class
+from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.checked_run import Run
+from callboard.launch.nodes.coordination.learning_warnings import LearningWarnings
+from callboard.launch.run_directory.layout import RunDirectory
+
+
+def warnings_of(path: pathlib.Path, agent: str, env: str = "CartPole-v1", **settings) -> LearningWarnings:
+    experiment = Experiment(agent_class(agent)(), env=env, max_steps=100_000, **settings)
+    return LearningWarnings(Run.of(experiment, experiment.checked(), RunDirectory(path)))
+
+
+def lines_of(warnings: LearningWarnings, values, rows: int = 40) -> list[str]:
+    """The lines of rows whose values are functions of the row's number."""
+    lines = []
+    for number in range(1, rows + 1):
+        row = {name: value(number) if callable(value) else value for name, value in values.items()}
+        lines += warnings.new({"learner_steps": number, **row})
+    return lines
+
+
+PROVOKED = {
+    "gradient": (
+        "impala",
+        {"learner/gradient_norm": 65_000.0},
+        {"learner/gradient_norm": lambda number: 65_000.0 if number % 19 else 30.0},
+        r"learner/gradient_norm stays above 100 .*\(6.5e\+04, clipped to 40\).* try agent.normalize_rewards true",
+    ),
+    "entropy": (
+        "impala",
+        {"learner/entropy": 0.001, "actor/episode_return": 9.5},
+        {"learner/entropy": 0.001, "actor/episode_return": lambda number: 9.5 * number},
+        r"learner/entropy is 0.001 of at most 0.69, .*no better than at first.* try a larger agent.entropy_cost",
+    ),
+    "temperature": (
+        "sac",
+        {"learner/temperature": lambda number: 1.1**number},
+        {"learner/temperature": 12.0},
+        r"learner/temperature grows without end .*at first 1\).* try a lower agent.target_entropy",
+    ),
+    "value": (
+        "sac",
+        {"learner/value": -64_000.0, "actor/episode_return": -20.0, "actor/episode_length": 20.0},
+        {"learner/value": 150.0, "actor/episode_return": 20.0, "actor/episode_length": 20.0},
+        r"learner/value is -6.4e\+04, .* allow about 100: the values diverge; try lower learning rates",
+    ),
+    "greedy": (
+        "impala",
+        {"actor/episode_return": lambda number: 0.01 * number, "evaluator/return": 0.0},
+        {"actor/episode_return": lambda number: 0.01 * number, "evaluator/return": lambda number: 0.008 * number},
+        r"evaluations take the most likely actions .*: try evaluation_mode sampled, or train for longer",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PROVOKED)
+def test_what_goes_wrong_is_said_once_in_one_line(tmp_path, kind):
+    agent, wrong, right, line = PROVOKED[kind]
+    found = lines_of(warnings_of(tmp_path, agent), wrong)
+    assert len(found) == 1 and "\n" not in found[0]
+    assert re.search(line, found[0])
+    assert not lines_of(warnings_of(tmp_path, agent), right)
+
+
+def test_rows_without_new_learner_steps_do_not_count(tmp_path):
+    warnings = warnings_of(tmp_path, "impala")
+    assert not lines_of(warnings, {"learner_steps": 7, "learner/gradient_norm": 65_000.0})
+
+
+def test_evaluations_that_sample_are_not_compared(tmp_path):
+    warnings = warnings_of(tmp_path, "impala", evaluation_mode="sampled")
+    assert not lines_of(warnings, PROVOKED["greedy"][1])
+
+
+def test_values_that_are_not_those_of_rewards_are_not_compared(tmp_path):
+    assert not lines_of(warnings_of(tmp_path, "ppo"), PROVOKED["value"][1])
+
+
+def test_the_remedy_fits_what_is_set_already(tmp_path):
+    ppo = lines_of(warnings_of(tmp_path, "ppo"), {"learner/gradient_norm": 65_000.0})
+    assert "try a larger agent.optimizer.max_gradient_norm" in ppo[0]
