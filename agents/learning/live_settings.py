@@ -53,7 +53,8 @@ class LiveSettings:
             value = self._value(schedule, environment_steps, learner_steps)
             if value != self._followed.get(name):
                 self._followed[name] = value
-                self._variables[name].assign(value)
+                # In every learner step, where reading the value back would take a third of the time.
+                self._variables[name].assign(value, read_value=False)
 
     @property
     def metrics(self) -> dict[str, float]:
