@@ -34,7 +34,6 @@ except ImportError:
     numpy = None  # type: ignore[assignment]
 
 _RETRY_SECONDS = 0.2
-_WAIT_CODES = ("wait", "closed")
 
 
 class ServerError(Exception):
@@ -70,7 +69,8 @@ class PolicyClient:
       url: address of the server, such as `http://127.0.0.1:8650`.
       token: the token that the server has shown.
       ca_file: PEM file of the certificate that has signed the server's, for `https`; None for the system's.
-      patience: seconds for which a request is repeated while the server does not answer, or is not ready.
+      patience: seconds for which a request is repeated while the server does not answer; one that answers that its
+        learner is not ready is waited for without a limit.
       timeout: seconds to wait for the answer to one request.
     """
 
@@ -159,10 +159,13 @@ class PolicyClient:
             if status == 200:
                 return answer
             code, message = str(answer.get("code", "")), str(answer.get("error", ""))
-            if code in _WAIT_CODES or status == 429:
-                if time.monotonic() - begun <= self._patience:
-                    time.sleep(_RETRY_SECONDS if code != "wait" else 0.0)
-                    continue
+            if code == "wait":
+                # The server has waited itself, for a learner that compiles or is paused.
+                begun = time.monotonic()
+                continue
+            if (code == "closed" or status == 429) and time.monotonic() - begun <= self._patience:
+                time.sleep(_RETRY_SECONDS)
+                continue
             kind = EpisodeLost if code in ("unknown_episode", "ended") else ServerError
             raise kind(status, code, message)
 

@@ -61,6 +61,50 @@ def serve(start, tmp_path):
     return start_training
 
 
+IN_THREADS = """
+import sys, threading
+from callboard import Experiment, run
+from callboard.agents.ppo import Ppo
+from callboard.policy_client import PolicyClient, ServerError, ServerUnreachable
+
+spaces, token, port = sys.argv[1:]
+
+def simulate():
+    client = PolicyClient(f"http://127.0.0.1:{port}", open(token).read().strip(), patience=60.0)
+    try:
+        while True:
+            episode = client.begin([0.0, 0.5])
+            client._patience = 1.0
+            for _ in range(9):
+                episode.step(0.1, [0.1, 0.5])
+            episode.end(1.0, [0.5, 0.5], terminated=True)
+    except (ServerError, ServerUnreachable):
+        pass
+
+server = dict(spaces=spaces, policy_server=f"127.0.0.1:{port}", policy_server_token_file=token)
+experiment = Experiment(Ppo(unroll_length=16), actors=1, envs_per_actor=4, max_steps=600, run_dir="run", **server)
+threads = [threading.Thread(target=simulate) for _ in range(2)]
+for thread in threads:
+    thread.start()
+outcome = run(experiment, "threads")
+for thread in threads:
+    thread.join()
+print(outcome.exit_code, round(outcome.training_return, 3))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_trains_in_threads_with_a_token_of_its_own(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token-of-its-own\n")
+    token.chmod(0o600)
+    arguments = [sys.executable, "-c", IN_THREADS, EXAMPLES / "spaces.json", token, str(free_port())]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-1] == "0 1.9", done.stdout + done.stderr
+    assert "a-token" not in done.stdout + done.stderr
+    assert not (tmp_path / "run" / "policy_server_token").exists()
+
+
 SMALL_PPO = ("--agent.unroll-length", "32", "--agent.network.hidden-sizes", "[16]")
 
 
