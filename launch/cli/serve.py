@@ -73,6 +73,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         policy.serve(threading.Event())
     finally:
-        door.close()
         policy.episodes.close()
+        door.close()
     return 0

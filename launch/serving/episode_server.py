@@ -41,6 +41,9 @@ class RefusedRequest(CallboardError):
         self.code = code
 
 
+_CLOSED = RefusedRequest(503, "closed", "the policy server has closed")
+
+
 class StepRequest(NamedTuple):
     """What a simulator sends at every timestep."""
 
@@ -122,6 +125,7 @@ class EpisodeServer:
         self._ended: OrderedDict[str, int] = OrderedDict()
         self._ended_episodes: list[Episode] = []
         self._next_look = 0.0
+        self._closed = False
         self.environment_steps = 0
         """Actions that were executed, as far as simulators have reported it."""
         self.episodes = 0
@@ -139,7 +143,10 @@ class EpisodeServer:
 
     def submit(self, request: StepRequest) -> "Future[Nest]":
         """Takes a timestep; the result is the action, a nest of arrays `[1, ...]`, or None at the end of an episode."""
-        return self._batcher.submit(hash(request.episode), request)
+        future = self._batcher.submit(hash(request.episode), request)
+        if self._closed:
+            _fail(future, _CLOSED)
+        return future
 
     def serve_once(self) -> None:
         """Takes the requests that have arrived, and answers those that can be answered."""
@@ -161,13 +168,15 @@ class EpisodeServer:
         return ended
 
     def close(self) -> None:
-        """Refuses all requests that wait, and closes all places."""
-        refusal = RefusedRequest(503, "closed", "the policy server has closed")
+        """Refuses all requests, also those that wait, and closes all places; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         for episode in self._open.values():
             for waiting in episode.waiting:
-                _fail(waiting, refusal)
+                _fail(waiting, _CLOSED)
         for pending in self._batcher.next_batch(0.0):
-            _fail(pending.result, refusal)
+            _fail(pending.result, _CLOSED)
         for place in self._made:
             place.close()
 

@@ -31,6 +31,10 @@ _START_SECONDS = 30.0
 _FIRST_SECONDS = 20.0
 """Time in which a connection must have sent its first request with the token."""
 _PAUSE_SECONDS = 0.1
+_IDLE_SECONDS = 300.0
+"""Time after which a connection without requests is closed."""
+_CLOSE_SECONDS = 1.0
+"""Time in which requests are still answered when the server closes."""
 _REQUESTS_A_SECOND = 2000.0
 """Most requests of one connection; a burst may have as many."""
 _WRONG_TOKENS_A_SECOND = 5.0
@@ -132,7 +136,10 @@ class HttpDoor:
         application.router.add_get(SPACES, self._spaces)
         application.router.add_get(HEALTH, self._show_health)
         # One line per request would fill the log.
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, keepalive_timeout=300.0)
+        times = {"keepalive_timeout": _IDLE_SECONDS, "shutdown_timeout": _CLOSE_SECONDS}
+        runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, keepalive_timeout=300.0, shutdown_timeout=_CLOSE_SECONDS
+        )
         await runner.setup()
         server = runner.server
         assert server is not None

@@ -63,7 +63,7 @@ def free_port():
 
 
 @contextlib.contextmanager
-def opened(places=4, refusal="", tls=None):
+def opened(places=4, refusal="", tls=None, answers=True):
     """Yields a server that is open."""
     served, over = Door(free_port(), places, refusal, tls), threading.Event()
 
@@ -72,12 +72,14 @@ def opened(places=4, refusal="", tls=None):
             served.episodes.serve_once()
 
     thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
+    if answers:
+        thread.start()
     served.door.start()
     try:
         yield served
     finally:
         served.door.close()
         over.set()
-        thread.join()
+        if answers:
+            thread.join()
         served.episodes.close()

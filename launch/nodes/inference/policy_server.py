@@ -88,11 +88,11 @@ class PolicyServerNode(InferenceNode):
         super().finish()
 
     def release(self) -> None:
+        # What waits is refused first, so that no connection waits for an answer.
+        if self._episodes is not None:
+            self._episodes.close()
         if self._door is not None:
             self._door.close()
-        if self._episodes is not None:
-            episodes, self._episodes = self._episodes, None
-            episodes.close()
 
     def renew_lease(self, limit: int) -> None:
         self._lease.renew(limit)

@@ -245,7 +245,8 @@ def test_a_closed_server_refuses_what_waits():
     waiting = served.send("a", 1)
     unseen = served.server.submit(StepRequest("b", 0, np.zeros(1, np.float32)))
     served.server.close()
-    assert [future.exception(0).code for future in (waiting, unseen)] == ["closed", "closed"]
+    late = served.server.submit(StepRequest("c", 0, np.zeros(1, np.float32)))
+    assert [future.exception(0).code for future in (waiting, unseen, late)] == ["closed"] * 3
 
 
 def test_the_state_of_a_policy_with_memory_follows_the_timesteps():

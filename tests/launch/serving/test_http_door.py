@@ -1,12 +1,14 @@
 """Requests over HTTP: what is answered, and that every bad one is one clear error."""
 
 import base64
+import concurrent.futures
 import contextlib
 import json
 import socket
 import ssl
 import struct
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 from open_door import FIRST, TOKEN, opened
 
+from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.serving.server_address import tls_context
 from callboard.policy_client import EpisodeLost, PolicyClient, ServerError, ServerUnreachable
@@ -226,6 +229,18 @@ def test_a_server_that_is_not_there():
         PolicyClient("http://127.0.0.1:9", TOKEN, patience=0.0).health()
     with pytest.raises(ValueError, match="no address"):
         PolicyClient("127.0.0.1:8650", TOKEN)
+
+
+def test_a_server_that_closes_keeps_no_client_waiting():
+    with opened(answers=False) as served, concurrent.futures.ThreadPoolExecutor() as pool:
+        client = PolicyClient(served.url, TOKEN, patience=0.0)
+        waiting = pool.submit(client.begin, FIRST)
+        assert wait_until(lambda: served.episodes._batcher._pending, 5.0)
+        begun = time.monotonic()
+        served.episodes.close()
+        served.door.close()
+        assert time.monotonic() - begun < 5.0
+        assert isinstance(waiting.exception(5.0), ServerError | ServerUnreachable)
 
 
 def test_an_address_that_is_taken():
