@@ -22,6 +22,8 @@ _RETRY_SECONDS = 2.0
 _STOP_SECONDS = 3.0
 _OPTIONS = {
     "BatchMode": "yes",
+    # Processors encrypt with AES faster than with OpenSSH's first choice.
+    "Ciphers": "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes256-ctr",
     "ConnectTimeout": _CONNECT_SECONDS,
     "ControlMaster": "no",
     "ControlPath": "none",
