@@ -13,15 +13,16 @@ from .reward_settings import RewardSettings
 
 @dataclasses.dataclass(frozen=True)
 class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
-    """Hyperparameters of A2C and A3C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
+    """Hyperparameters of A2C and A3C.  Defaults are those that learn on rewards of any scale, where the A3C paper's
+    (sections 4 and 8) do not.
 
-    The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
-    optimizer and gradient clipping come too.  docs/defaults.md compares all defaults with the paper's.
+    The loss is a mean over time and batch, and the gradients are clipped, as in the synchronous implementation of
+    OpenAI Baselines.  docs/defaults.md compares all defaults with the paper's.
 
     Attributes:
       unroll_length: transitions in a sequence (t_max).
       discount: γ.
-      gae_lambda: λ of the advantages; 1, the paper's, for returns of up to t_max steps.
+      gae_lambda: λ of the advantages; the paper's is 1, for returns of up to t_max steps.
       entropy_cost: weight of the entropy bonus (β), or a schedule of it.
       value_cost: weight of the value loss.
       value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
@@ -31,7 +32,8 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       std_from_observation: whether the standard deviation of a Gaussian policy depends on the observation, as in the
         paper (section 9).
-      optimizer: see `OptimizerSettings`.  The paper samples its learning rates from 1e-4 to 1e-2.
+      normalize_rewards: see `RewardSettings`; not in the paper.
+      optimizer: see `OptimizerSettings`.  The paper's is RMSProp, with learning rates sampled from 1e-4 to 1e-2.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`; the paper's policies for
         continuous actions share nothing.
@@ -39,13 +41,14 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
 
     unroll_length: PositiveInt = 5
     discount: UnitInterval = 0.99
-    gae_lambda: UnitInterval = 1.0
+    gae_lambda: UnitInterval = 0.95
     entropy_cost: ScheduledNonNegativeFloat = 0.01
     value_cost: NonNegativeFloat = 0.5
     value_learning_rate_scale: PositiveFloat = 1.0
     normalize_advantages: bool = False
+    normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
-        name="rmsprop", learning_rate=7e-4, epsilon=1e-5, rmsprop_decay=0.99, max_gradient_norm=0.5
+        name="adam", learning_rate=2e-3, epsilon=1e-5, max_gradient_norm=0.5
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)

@@ -13,11 +13,12 @@ from .reward_settings import RewardSettings
 
 @dataclasses.dataclass(frozen=True)
 class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
-    """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) where it states one, without its clip.
+    """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) if they do not depend on the scale of
+    rewards: those are normalized instead of clipped, and the optimizer is Adam.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
-    gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` adds
-    the paper's settings that are specific to Atari.  docs/defaults.md compares all defaults with the papers'.
+    gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` has
+    all of the paper's settings.  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
       unroll_length: transitions in a sequence (T).
@@ -37,8 +38,9 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
       lambda_: λ of the trace coefficients; 1 in the paper.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
-      optimizer: see `OptimizerSettings`.  An `epsilon` of 0.01 is the paper's for Atari; the authors' code, for DMLab,
-        uses 0.1.
+      normalize_rewards: see `RewardSettings`; not in the paper.
+      optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` are 1e-5 and 0.5 for the mean over 640
+        transitions.  The paper's is RMSProp.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
         (`previous_inputs`).
@@ -57,8 +59,9 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     clip_c: PositiveFloat = 1.0
     clip_policy_gradient_rho: PositiveFloat = 1.0
     lambda_: UnitInterval = 1.0
+    normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
-        name="rmsprop", learning_rate=6e-4, epsilon=0.01, rmsprop_decay=0.99, max_gradient_norm=40.0
+        name="adam", learning_rate=1e-3, epsilon=6.4e-3, max_gradient_norm=320.0
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(256, 256), activation="tanh", lstm_size=256, head_sizes=()

@@ -102,6 +102,7 @@ OTHER = A2C(
     gae_lambda=0.6,
     entropy_cost=0.3,
     value_cost=1.7,
+    normalize_rewards=False,
     reward_clip=0.5,
     normalize_advantages=True,
 )
@@ -131,7 +132,8 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
 
 
 def test_one_step_learns_from_all_parts_of_a_batch_and_drops_what_is_old():
-    agent = from_values(A2C, {"unroll_length": 3, "batch_size": 8, "network.head_sizes": ()})
+    settings = {"unroll_length": 3, "batch_size": 8, "network.head_sizes": (), "normalize_rewards": False}
+    agent = from_values(A2C, settings)
     layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
     networks = agent.make_networks(layout)
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
@@ -145,7 +147,7 @@ def test_one_step_learns_from_all_parts_of_a_batch_and_drops_what_is_old():
 
 def test_accumulated_batches_make_the_step_of_one_batch():
     layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
-    settings = {"unroll_length": 3, "network.head_sizes": (), "optimizer.name": "sgd"}
+    settings = {"unroll_length": 3, "network.head_sizes": (), "optimizer.name": "sgd", "normalize_rewards": False}
     samples = [random_sample(rng, from_values(A2C, settings), DISCRETE, 4) for _ in range(4)]
     found = []
     for size, accumulate in ((16, 1), (8, 2)):

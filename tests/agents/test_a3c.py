@@ -71,7 +71,7 @@ def start(tmp_path):
 
 @pytest.mark.parametrize("env, core", [("CartPole-v1", "lstm"), ("Pendulum-v1", "none")])
 def test_a_step_is_that_of_a2c_with_the_same_block(start, env, core):
-    settings = {**SETTINGS, "network.core": core, "network.lstm_size": 3}
+    settings = {**SETTINGS, "network.core": core, "network.lstm_size": 3, "normalize_rewards": False}
     worker = start(from_values(A3C, settings), env)
     a2c = from_values(A2C, {**settings, "batch_size": ENVS})
     layout = worker.layout

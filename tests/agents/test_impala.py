@@ -258,6 +258,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
             clip_c=0.6,
             clip_policy_gradient_rho=2.0,
             lambda_=0.9,
+            normalize_rewards=False,
             reward_clip=0.5,
         ),
     ],
@@ -301,10 +302,20 @@ class Table(tf.Module):
         return PolicyValue(self.logits.value(), self.value.value()), state
 
 
+PAPER = {
+    "normalize_rewards": False,
+    "optimizer.name": "rmsprop",
+    "optimizer.learning_rate": 6e-4,
+    "optimizer.learning_rate_decay": False,
+    "optimizer.epsilon": 0.01,
+    "optimizer.max_gradient_norm": 40.0,
+}
+
+
 @pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
 def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):
     """Table G.1: sums over 20 x 32 transitions, clipped to a norm of 40, and the RMSProp of TensorFlow 1."""
-    agent, rng = from_values(Impala, {"optimizer.learning_rate_decay": False}), np.random.default_rng(3)
+    agent, rng = from_values(Impala, PAPER), np.random.default_rng(3)
     steps, batch = 20, 32
     network = Table(steps + 1, batch)
     learner = agent.make_learner(network, tf.distribute.get_strategy(), layout_of(SPEC))

@@ -16,18 +16,18 @@ def test_the_defaults_are_those_of_the_documentation():
         "reward_scale": 1.0,
         "max_policy_lag": 0,
         "discount": 0.99,
-        "gae_lambda": 1.0,
+        "gae_lambda": 0.95,
         "entropy_cost": 0.01,
         "value_cost": 0.5,
         "normalize_advantages": False,
         "reward_clip": None,
-        "normalize_rewards": False,
+        "normalize_rewards": True,
         "normalization_discount": None,
         "value_learning_rate_scale": 1.0,
         "initial_log_std": 0.0,
         "std_from_observation": False,
-        "optimizer.name": "rmsprop",
-        "optimizer.learning_rate": 7e-4,
+        "optimizer.name": "adam",
+        "optimizer.learning_rate": 2e-3,
         "optimizer.learning_rate_decay": True,
         "optimizer.epsilon": 1e-5,
         "optimizer.rmsprop_decay": 0.99,
@@ -42,7 +42,7 @@ def test_the_defaults_are_those_of_the_documentation():
 
 
 def test_values_survive_yaml():
-    changed = {"reward_clip": 1.0, "max_policy_lag": 2, "normalize_advantages": True, "optimizer.name": "adam"}
+    changed = {"normalize_rewards": False, "reward_clip": 1.0, "max_policy_lag": 2, "optimizer.name": "rmsprop"}
     for settings in (A2CSettings(), from_values(A2CSettings, changed)):
         assert through_yaml(settings) == settings
     assert values_of(from_values(A2CSettings, changed)) == {**values_of(A2CSettings), **changed}
