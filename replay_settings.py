@@ -17,8 +17,10 @@ class ReplaySettings:
       min_size: items in replay before learning begins.
       samples_per_insert: average number of times that an item is learned from; actors wait for the learner, or vice
         versa.
-      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a tenth of the
-        samples that min_size inserts allow, but at least what a batch and a timestep require.
+      error_buffer: samples by which learning may run ahead of or behind samples_per_insert, for actors and a learner
+        that wait less for each other.  With None learning never runs ahead, and makes all steps that samples_per_insert
+        promises before the run ends; meanwhile it may fall behind by a tenth of the samples that min_size inserts
+        allow, but at least twice what a batch and a timestep require.
       sampled_together: samples of a batch that are of the same timestep, in different environments of an actor; they
         are stored and read as one, which costs less.  Each is sampled with the same probability as by itself.  1 for
         none; None for as many as fit, unless they are large.  Prioritized samples are taken one by one.
@@ -94,7 +96,7 @@ class ReplaySettings:
         if self.error_buffer is not None:
             return self.error_buffer
         samples = self.samples_per_insert * self.min_size / layout.shards
-        return max(0.1 * samples, self._needed_buffer(layout, sampled_at_once))
+        return max(0.1 * samples, 2 * self._needed_buffer(layout, sampled_at_once))
 
     def _needed_buffer(self, layout: Layout, sampled_at_once: int) -> float:
         # All environments of an actor may also insert at once.

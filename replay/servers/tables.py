@@ -49,15 +49,19 @@ def replay_table(
     """
     envs = 1 if together == 1 else layout.envs_per_actor
     even, share = priority_exponent == 0, layout.shards * envs
+    samples_per_insert = settings.samples_per_insert * envs / together
+    even_ratio = settings.samples_per_insert * settings.min_size / layout.shards / together
+    buffer = settings.buffer(layout, sampled_at_once) / together
+    ahead = 0.0 if settings.error_buffer is None else buffer
     return reverb.Table(
         name=name,
         sampler=reverb.selectors.Uniform() if even else reverb.selectors.Prioritized(priority_exponent),
         remover=reverb.selectors.Fifo(),
         max_size=max(1, settings.size // share),
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
-            samples_per_insert=settings.samples_per_insert * envs / together,
+            samples_per_insert=samples_per_insert,
             min_size_to_sample=max(1, settings.min_size // share),
-            error_buffer=settings.buffer(layout, sampled_at_once) / together,
+            error_buffer=(even_ratio - ahead, even_ratio + buffer),
         ),
         signature=signature,
     )

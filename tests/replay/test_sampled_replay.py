@@ -56,8 +56,7 @@ def test_limits_are_checked_without_record_and_state(settings, message):
 
 @pytest.mark.parametrize("updates", [1, 3])
 def test_a_replica_gets_its_share_of_each_batch(serve, updates):
-    limits = ReplaySettings(size=1000, min_size=8, samples_per_insert=1.0)
-    replay = replay_of(LAYOUT._replace(replicas=2), limits, updates_per_call=updates)
+    replay = replay_of(LAYOUT._replace(replicas=2), updates_per_call=updates)
     handle = serve(replay.tables())
     writer = replay.writer(handle, 0)
     # No episode ends: a window begins at every timestep.

@@ -39,6 +39,7 @@ def act_once(
         mark_waiting("newer weights")
         return None
     if not may_step():
+        writer.send_remaining()
         return None
     actor.version = weights.version
     episodes = actor.step()
@@ -144,6 +145,11 @@ class ActorWriter:
         """Takes notice that the next timestep may come much later, also in the middle of a sequence."""
         if self._pacer is not None:
             self._pacer.rest()
+
+    def send_remaining(self) -> None:
+        """Sends what the writer has kept for a larger message: no timestep follows for a while.  Never blocks."""
+        if self._writes:
+            self.ready(0.0, max_pending=0)
 
     def flush(self, stop: threading.Event) -> None:
         """Waits until no items are pending, or until `stop` is set."""

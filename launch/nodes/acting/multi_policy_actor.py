@@ -134,6 +134,8 @@ class MultiPolicyActorNode(EnvironmentNode):
                     self.context.stop.wait(POLL_SECONDS)
                 return
         if not self.may_step():
+            for actor in self._actors.values():
+                actor.send_remaining()
             return
         if self.context.cooperative:
             opponents.fetch()

@@ -39,6 +39,9 @@ class PolicyActor(Protocol):
     def begin(self, timestep: Timestep) -> None:
         """Takes the first timestep, also after all environments have been reset."""
 
+    def send_remaining(self) -> None:
+        """Sends what it has kept for a larger message, where no timestep follows for a while.  Never blocks."""
+
     def close(self) -> None:
         """Closes the connection to replay; unconfirmed items are lost."""
 
@@ -156,6 +159,10 @@ class LocalPolicyActor:
         if self._context.cooperative:
             self._writer.flush(self._context.stop)
 
+    def send_remaining(self) -> None:
+        if self._writer is not None:
+            self._writer.send_remaining()
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -233,6 +240,9 @@ class RemotePolicyActor:
         if self._context.cooperative:
             # Write the record before the other nodes take their turns.
             self._client.observe(*self._newest())
+
+    def send_remaining(self) -> None:
+        pass  # The inference node writes to replay.
 
     def close(self) -> None:
         pass

@@ -468,7 +468,8 @@ class Coordinator(Node):
     def _decide(self) -> None:
         if not self._ending:
             self._end_because(self._rules.check(self._steps, self._metrics.values, self._metrics.evaluation))
-        if self._ending.stops_now():
+        learned = len(finished_policies(self._policies, self._metrics.values)) == len(self._policies)
+        if self._ending.stops_now(self._counters.total("learner_steps"), learned):
             self.context.send("stop", self._ending.reason)
 
     def _end_because(self, stop: Stop | None) -> None:

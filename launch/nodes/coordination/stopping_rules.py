@@ -49,6 +49,8 @@ class Stop(NamedTuple):
     reason: str
     final_evaluation: bool
     """Whether the final policy is still to be evaluated; not if an evaluation has ended the run."""
+    learners_catch_up: bool = False
+    """Whether learners first make all steps that their settings promise for the environment steps made."""
 
 
 class StoppingRules:
@@ -144,7 +146,8 @@ class StoppingRules:
                 final_evaluation=False,
             )
         if environment_steps >= experiment.max_steps:
-            return Stop(f"reached max_steps ({environment_steps:,} environment steps)", final_evaluation=True)
+            reason = f"reached max_steps ({environment_steps:,} environment steps)"
+            return Stop(reason, final_evaluation=True, learners_catch_up=True)
         if len(finished_policies(self._policies, values)) == len(self._policies):
             return Stop(self._learner_reason(values), final_evaluation=True)
         if self.out_of_time:

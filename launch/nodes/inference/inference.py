@@ -151,6 +151,8 @@ class InferenceNode(ReportingNode):
             results = self._infer_batch([pending.request for pending in batch])
             for pending, result in zip(batch, results, strict=True):
                 pending.result.set_result(result)
+        elif self.reporter.state.stopping:
+            self._send_remaining()
         if self._failure is not None:
             raise self._failure
 
@@ -186,6 +188,15 @@ class InferenceNode(ReportingNode):
         if self.context.cooperative:
             served.session.writer.flush(self.context.stop)
         return served.session
+
+    def _send_remaining(self) -> None:
+        for served in self._actors.values():
+            if served.lock.acquire(blocking=False):
+                try:
+                    if served.session is not None:
+                        served.session.writer.send_remaining()
+                finally:
+                    served.lock.release()
 
     def _begin_session(self, actor: int, incarnation_id: str, seed: int) -> ActorSession:
         logging.info("actor %d begins", actor)

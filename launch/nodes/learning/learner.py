@@ -16,7 +16,15 @@ from ....agents.registry import agent_name
 from ....agents.weights import Snapshot
 from ....data import Priorities, Update, Version
 from ....errors import CallboardError
-from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
+from ....replay import (
+    BatchReader,
+    Heartbeat,
+    PriorityUpdater,
+    ReaderStopped,
+    ReplayDataset,
+    SampledReplay,
+    rebuilt_if_changed,
+)
 from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import FrozenPolicy, Snapshots
@@ -42,9 +50,12 @@ _RETRY_SECONDS = 10.0
 """Interval between attempts to write a checkpoint after a failure."""
 _INLINE_PATIENCE_SECONDS = 10.0
 _LAST_STEPS_SECONDS = 2.0
-"""How long a learner continues after the limit of environment steps, to learn from the last data of the actors."""
+"""How long a learner continues after a limit, to learn from the last data of the actors; after the limit of environment
+steps, until it has made all steps that `samples_per_insert` promises."""
 _LAST_BATCH_SECONDS = 0.5
 """How long it then waits for another batch."""
+_LAST_SAMPLES_SECONDS = 1.5
+"""The same, where samples follow from what actors have inserted, who may just be sending it."""
 _PEER_SECONDS = 20.0
 _PAUSE_SECONDS = 0.02
 
@@ -93,12 +104,15 @@ class LearnerNode(ReportingNode):
             context.notify,
             every_steps=run.experiment.checkpoint_every_steps,
         )
-        self._learns_until = math.inf
+        self._ends_since = math.inf
+        self._has_caught_up = False
         self._final_version: Version | None = None
         self._last_update: Update | None = None
         self._losses = LossCheck()
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
+        replay_kind = run.experiment.agent.make_replay(run.layout)
+        self._catches_up = isinstance(replay_kind, SampledReplay) and replay_kind.settings.error_buffer is None
         self.dataset: ReplayDataset | None = None
 
     @property
@@ -338,9 +352,13 @@ class LearnerNode(ReportingNode):
         if not self.reporter.state.stopping or self._rank > 0:
             return False
         now = time.monotonic()
-        self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)
-        short = self._reader is not None and self._reader.seconds_waited > _LAST_BATCH_SECONDS
-        return short or now > self._learns_until
+        self._ends_since = min(self._ends_since, now)
+        ended = now - self._ends_since
+        if self._catches_up and self.reporter.state.environment_steps >= self._experiment.max_steps:
+            self._has_caught_up |= min(self._seconds_short_of_data(), ended) > _LAST_SAMPLES_SECONDS
+        else:
+            self._has_caught_up |= self._seconds_short_of_data() > _LAST_BATCH_SECONDS or ended > _LAST_STEPS_SECONDS
+        return self._has_caught_up
 
     def _take_dataset(self, dataset: ReplayDataset) -> None:
         self.dataset = dataset
