@@ -161,13 +161,18 @@ class WeightClient:
         Args:
           fetch: calls `self.fetch` and handles its errors.
           pause: seconds between two calls.
-          stop: ends the thread when set.
+          stop: ends the thread when set; errors of a fetch that was waiting then are ignored.
         """
 
         def fetch_until_stop() -> None:
             while not stop.wait(pause):
                 if not self.waiting:
-                    fetch()
+                    try:
+                        fetch()
+                    except Exception:
+                        # The source may have ended, for good, while the last request was waiting.
+                        if not stop.is_set():
+                            raise
 
         threading.Thread(target=fetch_until_stop, name="weights", daemon=True).start()
 

@@ -1,5 +1,6 @@
 """The client through which actors get their weights."""
 
+import threading
 import types
 
 import numpy as np
@@ -116,3 +117,28 @@ def test_values_of_all_kinds_travel_exactly_as_one_piece_of_bytes():
     packed[:] = 0
     for variable, value in zip(variables, values, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def fetches_until_it_fails(stops_first, monkeypatch):
+    """Fetches in the background from a source that ends for good during a fetch; returns what its thread raises."""
+    stop, raised, waits = threading.Event(), [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: raised.append(arguments.exc_value))
+
+    def fetch():
+        waits.wait(10)
+        raise ConnectionError("the source has ended")
+
+    before = set(threading.enumerate())
+    WeightClient(None, []).keep_fetching(fetch, 0.0, stop)
+    (thread,) = set(threading.enumerate()) - before
+    if stops_first:
+        stop.set()
+    waits.set()
+    thread.join(10)
+    return raised
+
+
+def test_a_source_that_ends_after_the_stop_is_no_error(monkeypatch):
+    assert fetches_until_it_fails(True, monkeypatch) == []
+    (error,) = fetches_until_it_fails(False, monkeypatch)
+    assert isinstance(error, ConnectionError)
