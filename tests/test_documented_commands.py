@@ -147,3 +147,12 @@ def test_runs_are_read(words, folder, stored_run):
 @pytest.mark.slow
 def test_what_is_timed_runs(tmp_path):
     call(["python", "-c", "import tensorflow"], tmp_path)
+
+
+@pytest.mark.slow
+def test_a_trial_trains_in_pieces(tmp_path):
+    (words,) = (command.words for command in WHOLE if "phases:train" in command.words)
+    page = (ROOT / "docs" / "tune.md").read_text()
+    (code,) = re.findall(r"^# phases.py\n.*?(?=^```)", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "phases.py").write_text(code)
+    assert "2 of 2 trials: 2 done" in call([*words, "--ray-address", "local"], tmp_path)
