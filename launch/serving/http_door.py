@@ -137,9 +137,7 @@ class HttpDoor:
         application.router.add_get(HEALTH, self._show_health)
         # One line per request would fill the log.
         times = {"keepalive_timeout": _IDLE_SECONDS, "shutdown_timeout": _CLOSE_SECONDS}
-        runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, keepalive_timeout=300.0, shutdown_timeout=_CLOSE_SECONDS
-        )
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, **times)
         await runner.setup()
         server = runner.server
         assert server is not None
