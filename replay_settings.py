@@ -80,11 +80,11 @@ class ReplaySettings:
         """Returns the number of learner steps of a run, for settings that decay until its end.
 
         Args:
-          items: number of items that the run inserts.
+          items: number of items that the run inserts; learning begins after the first `min_size`.
           batch_size: items that a learner step learns from.
         """
         # Optimizers count in 32 bits.
-        return int(min(2**31 - 1, items * self.samples_per_insert / batch_size))
+        return int(min(2**31 - 1, max(0, items - self.min_size) * self.samples_per_insert / batch_size))
 
     def buffer(self, layout: Layout, sampled_at_once: int) -> float:
         """Returns the error buffer of one shard: `error_buffer`, or its default if that is None.

@@ -11,7 +11,13 @@ UNIFORM = ReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
 
 
 def test_only_the_error_buffer_has_a_default():
-    assert values_of(UNIFORM) == {"size": 500, "min_size": 20, "samples_per_insert": 0.5, "error_buffer": None}
+    assert values_of(UNIFORM) == {
+        "size": 500,
+        "min_size": 20,
+        "samples_per_insert": 0.5,
+        "error_buffer": None,
+        "sampled_together": None,
+    }
     with pytest.raises(TypeError, match="'size', 'min_size', and 'samples_per_insert'"):
         ReplaySettings()
 
@@ -36,5 +42,6 @@ def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
 
 
 def test_the_learner_steps_of_a_run_follow_from_what_it_inserts():
-    # Of 1,000 items, each is learned from half a time, in batches of 32.
-    assert UNIFORM.learner_steps(1000, 32) == 15
+    # Of 1,000 items, each after the first 20 is learned from half a time, in batches of 7.
+    assert UNIFORM.learner_steps(1000, 7) == 70
+    assert UNIFORM.learner_steps(10, 7) == 0

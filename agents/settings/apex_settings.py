@@ -78,6 +78,6 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
         learning_rate=5e-4, epsilon=1e-5, rmsprop_decay=0.95, max_gradient_norm=40.0
     )
     replay: PrioritizedReplaySettings = PrioritizedReplaySettings(
-        size=200_000, min_size=5000, samples_per_insert=8.0, priority_exponent=0.6, importance_exponent=0.4
+        size=200_000, min_size=5000, samples_per_insert=32.0, priority_exponent=0.6, importance_exponent=0.4
     )
     network: QNetworkSettings = QNetworkSettings(hidden_sizes=(256, 256), activation="relu", stream_size=128)

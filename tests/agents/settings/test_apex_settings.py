@@ -42,7 +42,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.options": {},
         "replay.size": 200_000,
         "replay.min_size": 5000,
-        "replay.samples_per_insert": 8.0,
+        "replay.samples_per_insert": 32.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
         "replay.priority_exponent": 0.6,
