@@ -28,6 +28,7 @@ except module.EpisodeLost as error:
 """
 
 
+@pytest.mark.slow
 def test_it_needs_no_package_and_runs_with_every_python():
     found = interpreters()
     assert 10 in found
