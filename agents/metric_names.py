@@ -34,23 +34,23 @@ LEARNER_METRICS = (
     Metric(
         "critic_loss",
         "squared errors of both critics (D4PG, DMPO: cross-entropy)",
-        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric(
         "actor_loss",
         "loss of the policy (SAC: regularized by its entropy)",
-        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac", "drq")),
     Metric(
         "critic_gradient_norm",
         "global norm of the gradient of the critics' loss",
-        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric(
         "actor_gradient_norm",
         "global norm of the gradient of the policy's loss",
-        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac", "drq")),
     Metric(
@@ -112,10 +112,14 @@ LEARNER_METRICS = (
 SCHEDULE_METRICS = (
     Metric("scheduled_learning_rate", "learning rate, where it is a schedule", agents=_ONE_LOSS),
     Metric(
-        "scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "drq", "td3", "d4pg", "dmpo")
+        "scheduled_actor_learning_rate",
+        "learning rate of the policy",
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric(
-        "scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "drq", "td3", "d4pg", "dmpo")
+        "scheduled_critic_learning_rate",
+        "learning rate of the critics",
+        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
     ),
     Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac", "drq")),
     Metric("scheduled_dual_learning_rate", "learning rate of temperatures and multipliers", agents=("dmpo",)),

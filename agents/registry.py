@@ -21,6 +21,7 @@ from .settings.ppo_settings import PpoSettings
 from .settings.qmix_settings import QmixSettings, VdnSettings
 from .settings.r2d2_settings import R2D2Settings
 from .settings.sac_settings import SacSettings
+from .settings.td3_bc_settings import TD3BCSettings
 from .settings.td3_settings import TD3Settings
 
 AGENTS = {
@@ -37,6 +38,7 @@ AGENTS = {
     "qmix": "callboard.agents.qmix:Qmix",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
+    "td3_bc": "callboard.agents.td3_bc:TD3BC",
     "td3": "callboard.agents.td3:TD3",
     "vdn": "callboard.agents.qmix:Vdn",
 }
@@ -54,6 +56,7 @@ _SETTINGS: Mapping[str, type] = {
     "qmix": QmixSettings,
     "r2d2": R2D2Settings,
     "sac": SacSettings,
+    "td3_bc": TD3BCSettings,
     "td3": TD3Settings,
     "vdn": VdnSettings,
 }

@@ -24,6 +24,7 @@ from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
+from .registry import agent_name
 from .settings.td3_settings import TD3Settings
 
 
@@ -34,7 +35,7 @@ class TD3(TD3Settings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("td3", self.limited(layout.spec), self.network, self.frame_stack)
+        check_bounded(agent_name(self), self.limited(layout.spec), self.network, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
@@ -114,7 +115,8 @@ class TD3(TD3Settings, Agent):
             q1_tp1=target.q1,
             q2_tp1=target.q2,
         )
-        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
+        taken_t = bounds.from_environment(record.action[0], dtype)
+        taken = networks.critic(x_t, taken_t)
         value_t = networks.critic(x_t, unit_t).q1
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
@@ -124,6 +126,17 @@ class TD3(TD3Settings, Agent):
 
         losses = {
             "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
-            "actor_loss": mean(deterministic_policy_loss(value_t, valid_t)),
+            "actor_loss": mean(self.policy_loss(value_t, unit_t, taken_t, valid_t)),
         }
         return LossOutput(losses, {"value": mean(value_t)})
+
+    def policy_loss(self, value_t: tf.Tensor, unit_t: tf.Tensor, taken_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of the policy `[B]`.
+
+        Args:
+          value_t: `[B]`, the first critic's value of the policy's actions.
+          unit_t: `[B, D]`, the policy's actions.
+          taken_t: `[B, D]`, the actions in replay.
+          valid_t: bool `[B]`.
+        """
+        return deterministic_policy_loss(value_t, valid_t)

@@ -441,6 +441,32 @@ AGENT_CASES = (
         },
     ),
     AgentCase(
+        "td3_bc",
+        "td3_bc-pendulum",
+        # Without recorded episodes it stays near what it did.
+        goal=-2000,
+        default_tasks=(),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            "td3_bc": SmallUpdate(
+                {
+                    **_SIZES,
+                    "actor_optimizer.epsilon": 1.0,
+                    "critic_optimizer.epsilon": 1.0,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                },
+                transitions=1,
+                continuous=True,
+                slow=True,
+            )
+        },
+        first_loss="critic loss",
+        learning_rates=("critic_optimizer.learning_rate", "actor_optimizer.learning_rate"),
+        continuous=True,
+    ),
+    AgentCase(
         "td3",
         "td3-pendulum",
         goal=-300,

@@ -62,3 +62,24 @@ def deterministic_policy_loss(q_t: Any, valid_t: Any) -> tf.Tensor:
     q_t = tf.convert_to_tensor(q_t)
     check_alike(1, q_t=q_t, valid_t=valid_t)
     return where_valid(valid_t, -q_t)
+
+
+def regularized_policy_loss(q_t: Any, weight: Any, unit_t: Any, taken_t: Any, valid_t: Any) -> tf.Tensor:
+    """Returns -w Q(x, pi(x)) + (pi(x) - a)^2, the square a mean over components (Fujimoto & Gu 2021, equation (3)).
+
+    Args:
+      q_t: `[B]`, the critic's value of the policy's action.
+      weight: w, a scalar, through which no gradients flow.
+      unit_t: `[B, D]`, the policy's action.
+      taken_t: `[B, D]`, the recorded action.
+      valid_t: bool `[B]`.
+
+    Returns:
+      `[B]`, 0 where the transition is not valid.
+    """
+    q_t = tf.convert_to_tensor(q_t)
+    unit_t, taken_t, weight = (as_dtype(tensor, q_t.dtype) for tensor in (unit_t, taken_t, weight))
+    check_alike(2, unit_t=unit_t, taken_t=taken_t)
+    error_t = tf.reduce_mean(tf.square(unit_t - taken_t), axis=-1)
+    check_alike(1, q_t=q_t, error_t=error_t, valid_t=valid_t)
+    return where_valid(valid_t, error_t - tf.stop_gradient(weight) * q_t)

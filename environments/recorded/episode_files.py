@@ -11,6 +11,7 @@ Each file is replaced as a whole, in the order from the last to the first.
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_files import file_draft, remove_drafts, write_file
+from ...atomic_files import remove_drafts, sync, write_file
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
@@ -140,10 +141,16 @@ class EpisodeFiles:
     @contextlib.contextmanager
     def _copied(self, path: pathlib.Path) -> Iterator[pathlib.Path]:
         """Yields a copy of an HDF5 file, or an empty file if there is none, that replaces it at the end."""
-        with file_draft(path) as draft:
-            if path.exists():
-                shutil.copyfile(path, draft)
-            yield draft
+        # No `file_draft`, which holds a lock for a moment after the replacement: HDF5 would refuse to read the file.
+        draft = path.with_name(f"draft-{path.name}")
+        if path.exists():
+            shutil.copyfile(path, draft)
+        else:
+            draft.write_bytes(b"")
+        yield draft
+        sync(draft)
+        os.replace(draft, path)
+        sync(path.parent)
 
     def _read(self, spaces: Mapping[str, str]) -> dict[str, Any]:
         """Returns the metadata of the episodes that there are."""
@@ -170,7 +177,7 @@ class EpisodeFiles:
         main = self.path / MAIN
         if not main.exists():
             # A reader finds an empty data set from the beginning.
-            with file_draft(main) as draft, h5py.File(draft, "w", track_order=True, locking=False):
+            with self._copied(main) as draft, h5py.File(draft, "w", track_order=True, locking=False):
                 pass
         try:
             with h5py.File(main, "r") as file:

@@ -113,3 +113,19 @@ def test_images_that_no_picture_can_hold_are_refused(tmp_path):
     spec = SPEC._replace(observation=dm_specs.BoundedArray((40, 40, 5), np.uint8, 0, 255))
     with pytest.raises(CallboardError, match="1, 3 or 4 channels"):
         EpisodeFiles(tmp_path / "a-v0", spec, {}, 1e9)
+
+
+def test_a_reader_is_never_refused_while_episodes_are_written(tmp_path, monkeypatch):
+    from callboard.environments.recorded import episode_files
+
+    files = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    files.append([episode(1, 1)])
+    seen, replace = [], episode_files.os.replace
+
+    def replaced(source, target):
+        replace(source, target)
+        seen.append(values(tmp_path / "a-v0"))
+
+    monkeypatch.setattr(episode_files.os, "replace", replaced)
+    files.append([episode(1, 2)])
+    assert seen == [[1], [1], [1, 2]]
