@@ -50,7 +50,8 @@ def replay_table(
     envs = 1 if together == 1 else layout.envs_per_actor
     even, share = priority_exponent == 0, layout.shards * envs
     samples_per_insert = settings.samples_per_insert * envs / together
-    even_ratio = settings.samples_per_insert * settings.min_size / layout.shards / together
+    least = max(1, settings.min_size // share)
+    even_ratio = samples_per_insert * least
     buffer = settings.buffer(layout, sampled_at_once) / together
     ahead = 0.0 if settings.error_buffer is None else buffer
     return reverb.Table(
@@ -60,7 +61,7 @@ def replay_table(
         max_size=max(1, settings.size // share),
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
             samples_per_insert=samples_per_insert,
-            min_size_to_sample=max(1, settings.min_size // share),
+            min_size_to_sample=least,
             error_buffer=(even_ratio - ahead, even_ratio + buffer),
         ),
         signature=signature,

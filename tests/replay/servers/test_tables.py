@@ -89,3 +89,12 @@ def test_a_shard_has_its_part_of_everything():
     assert table.info.sampler_options.prioritized.priority_exponent == 0.6
     even = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64)
     assert even.info.sampler_options.uniform and isinstance(even, reverb.Table)
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_smallest_size_that_cannot_be_divided_evenly_makes_a_table(together):
+    layout = LAYOUT._replace(shards=2)
+    limits = ReplaySettings(**{**GOOD, "min_size": 101})
+    table = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64, together=together)
+    info = table.info.rate_limiter_info
+    assert info.min_diff <= info.samples_per_insert * info.min_size_to_sample
