@@ -123,10 +123,16 @@ class SupervisingNode(GraphNode):
         self.signals_launchpad = True
         self._launching_process = 0
         self._others: dict[str, NodePolicy] = {}
+        self._graph: Sequence[ProgramNode] = ()
 
     def supervise(self, nodes: Sequence[ProgramNode]) -> None:
         """Sets the other nodes of the graph."""
         self._others = {node.name: node.policy for node in nodes}
+        self._graph = nodes
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Other processes do not need the whole graph.
+        return {**self.__dict__, "_graph": ()}
 
     @staticmethod
     def to_executables(nodes: Sequence["SupervisingNode"], label: str, context: Any) -> Any:
@@ -221,7 +227,9 @@ class SupervisingNode(GraphNode):
         # Launchpad waits for the nodes in functions that are called earlier at the exit.
         atexit.register(files.close)
         files.enter_context(locked(self._run.directory, self._run.directory.lock(), launcher.name))
-        self.move_to(self._run.directory.identified())
+        directory = self._run.directory.identified()
+        for node in (self, *self._graph):
+            node.move_to(directory)
         files.enter_context(begun(self._run))
 
 

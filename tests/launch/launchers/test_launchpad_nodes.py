@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 
+import cloudpickle
 import launchpad as lp
 import pytest
 from launchpad.launch import serialization
@@ -102,3 +103,23 @@ def test_the_coordinator_alone_supervises(program):
     nodes = {label: [type(node) for node in group] for label, group in program.groups.items()}
     assert nodes.pop("coordinator") == [SupervisingNode]
     assert {kind for kinds in nodes.values() for kind in kinds} == {GraphNode}
+
+
+def test_all_nodes_know_which_directory_is_theirs(program, tmp_path):
+    supervising, *others = program.get_all_nodes()
+    (tmp_path / "run").mkdir()
+    directory = RunDirectory(tmp_path / "run").identified()
+    for node in (supervising, *supervising._graph):
+        node.move_to(directory)
+    assert all(node._run.directory.identity for node in (supervising, *others))
+    assert not cloudpickle.loads(cloudpickle.dumps(supervising))._graph
+
+
+@pytest.mark.slow
+def test_a_run_of_launchpad_alone_ends_without_its_directory(launch):
+    run = launch("local_mt", "--max-steps", 100_000_000, "--checkpoint-every", 1, *EVALUATION)
+    run.wait_until(lambda: run.process.poll() is not None or any(run.run_dir.glob("checkpoints/[0-9]*")))
+    run.run_dir.rename(run.run_dir.with_name("elsewhere"))
+    run.wait(120)
+    assert "was renamed or deleted while the run was running" in run.text()
+    assert not run.run_dir.exists()
