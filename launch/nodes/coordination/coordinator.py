@@ -385,12 +385,10 @@ class Coordinator(Node):
             self._write_row(always=True)
             sources = _of_other_nodes(self._counters.sources)
         self._metrics_writer.close()
-        if self._directory.is_lost:
-            return
         # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
             for checkpoints in self._checkpoints:
-                if sources != _of_other_nodes(checkpoints.counter_sources()):
+                if not self._directory.is_lost and sources != _of_other_nodes(checkpoints.counter_sources()):
                     checkpoints.replace_counters(self._counters.sources)
         except NotWritten as error:
             self.context.notify(f"could not write the last counters into the checkpoint: {error}")
