@@ -16,6 +16,7 @@ import cloudpickle
 
 from ..launch.experiment import Experiment
 from ..launch.experiments.checked_run import Run
+from ..launch.experiments.run_checks import check_experiment
 from ..launch.launchers.addresses import reserved_ports
 from ..launch.nodes.node import Node, NodeContext, ProgramNode
 from ..launch.program import make_program, nodes_of
@@ -38,7 +39,7 @@ class Nodes:
         process = ServingProcess()
         path = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="callboard-bench-")))
         self._opened.callback(process.close)
-        self.layout = experiment.check()
+        self.layout = check_experiment(experiment).whole
         directory = RunDirectory(path)
         directory.create()
         program = make_program(Run(experiment, self.layout, directory))

@@ -1,6 +1,7 @@
 """An experiment: everything that defines a run."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,45 +10,28 @@ from annotated_types import Interval
 
 from ..agents import Agent
 from ..agents.agent import Mode
-from ..agents.optimizer_settings import check_own_optimizers
 from ..agents.registry import agent_name, made_agent
-from ..agents.schedules import check_schedules
 from ..callback_settings import callback_settings, check_callbacks, overridden
 from ..callbacks import Callbacks
 from ..data import Layout
 from ..environments import (
     WeightedEnvironment,
     agent_specs,
-    check_hooks,
     is_multi_agent,
     named_factory,
     read_mixture,
 )
 from ..environments import spec as environment_spec
 from ..environments.batches.episode_metrics import parse_episode_metrics
+from ..environments.external.simulators import PREFIX
 from ..errors import CallboardError
 from ..named_objects import pickled_with_program, unpickle_with_program
 from ..nested_settings import declared_fields, values_of
 from ..setting_reader import argument_text, check_argument_names, convert_arguments
-from ..setting_types import FiniteFloat, check_ranges
+from ..setting_types import FiniteFloat
 from ..specs import EnvironmentSpec
 from .experiments.curriculum import Stage, depends_on_episodes
-from .experiments.experiment_checks import (
-    check_callbacks_and_tasks,
-    check_devices,
-    check_evaluations,
-    check_learner_steps,
-    check_node_counts,
-    check_run_conditions,
-    check_shares,
-    check_tasks,
-)
-from .experiments.policy_checks import check_all_policies, check_one_policy
-from .experiments.policy_plan import Layouts, PolicyPlan
-from .experiments.policy_server_settings import check_policy_server, fit_policy_server
 from .experiments.policy_settings import made_policies, parse_policies
-from .experiments.warm_start_settings import check_parts
-from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
@@ -286,76 +270,31 @@ class Experiment:
         convert_arguments(self)
         if options:
             object.__setattr__(self, "env_options", {**options, **self.env_options})
-        fit_policy_server(self)
+        self._fit_policy_server()
         callback_settings(self.callbacks)
         if self.policies and self.agent is not None:
             policies = parse_policies(self.policies, agent_name(self.agent), values_of(self.agent))
             object.__setattr__(self, "policies", made_policies(policies))
 
-    def check_numbers(self) -> None:
-        """Rejects numbers that are out of range or inconsistent; does not check the agent.
-
-        Raises:
-          CallboardError: names the problem and a valid value, in one line.
-        """
-        check_ranges(self)
-        check_policy_server(self)
-        check_node_counts(self)
-        check_shares(self)
-        check_evaluations(self)
-        check_callbacks_and_tasks(self)
-        check_run_conditions(self, None)
-        check_parts(self.init_from, self.init_parts, self.freeze)
-        check_loggers(self.loggers)
-        if self.prometheus_port is not None:
-            require_package("prometheus_client", "prometheus", "leave prometheus_port out")
-
-    def check(self, learners_here: int | None = None) -> Layout:
-        """Rejects an experiment that cannot work, before anything starts.
-
-        Args:
-          learners_here: number of learners that will run on this machine, which must have their devices; None for all.
-
-        Returns:
-          The layout of the run, without its record and state.
-
-        Raises:
-          CallboardError: names the problem and a valid value, in one line.
-        """
-        return self.checked(learners_here).whole
-
-    def checked(self, learners_here: int | None = None) -> Layouts:
-        """Does what `check` does, and returns all that nodes have to know of the environment."""
-        self.check_numbers()
-        agents = self.agent_specs()
-        if agents:
-            return check_all_policies(self, agents, learners_here)
-        check_one_policy(self)
-        layout = self.layout()
-        check_hooks(self.env, self.options_of_env, bool(parse_episode_metrics(self.episode_metrics)), ())
-        check_tasks(self, {}, [*(stage.task for stage in self.curriculum), self.evaluation_task])
-        check_run_conditions(self, agent_name(self.agent))
-        self.check_agent(layout, learners_here)
-        return Layouts(layout)
-
-    def check_agent(self, layout: Layout, learners_here: int | None) -> None:
-        """Rejects an agent that cannot learn with this layout and these settings."""
-        check_devices(self, self.learners if learners_here is None else learners_here)
-        self.evaluation_policy_mode()
-        check_learner_steps(self)
-        self.agent.check(layout)
-        check_own_optimizers(self.agent)
-        check_schedules(self.agent, layout, self.max_learner_steps)
+    def _fit_policy_server(self) -> None:
+        """Sets the fields that follow from those of the policy server."""
+        if self.spaces is not None and not self.env:
+            # A resumed run may be started in another directory.
+            object.__setattr__(self, "spaces", os.path.abspath(self.spaces))
+            object.__setattr__(self, "env", f"{PREFIX}{self.spaces}")
+        if isinstance(self.env, str) and self.env.startswith(PREFIX):
+            # Nothing can be played here.
+            object.__setattr__(self, "evaluator", False)
+        if self.policy_server is not None and isinstance(self.actors, int):
+            # Each simulator is an actor of its own, which waits for no other.
+            object.__setattr__(self, "actors", self.actors * self.envs_per_actor)
+            object.__setattr__(self, "envs_per_actor", 1)
 
     def agent_specs(self) -> dict[str, EnvironmentSpec]:
         """Returns the spec of each agent of an environment with several, by making one; empty if it has one agent."""
         if not is_multi_agent(self.env, self.env_options):
             return {}
         return agent_specs(self.env, self.options_of_env, self.agent_options)
-
-    def policy_layout(self, plan: PolicyPlan, policy: str) -> Layout:
-        """Returns the layout of a policy of a plan."""
-        return plan.layout(policy, self.layout(plan.slots[policy].spec))
 
     @property
     def acting_nodes(self) -> int:

@@ -7,6 +7,7 @@ import launchpad as lp
 from .experiment import Experiment
 from .experiments.checked_run import Run
 from .experiments.environment_check import check_environment
+from .experiments.run_checks import check_experiment
 from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
@@ -60,7 +61,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
     check_can_be_resumed(experiment)
     experiment = with_absolute_sources(experiment)
     check_environment(experiment)
-    layouts = experiment.checked()
+    layouts = check_experiment(experiment)
     check_warm_start(experiment, layouts.whole, new=not resume)
     check_frozen_policies(experiment, layouts.agents)
     return Run.of(experiment, layouts, find_run_directory(experiment, resume))

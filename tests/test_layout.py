@@ -15,6 +15,7 @@ LEVELS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch":
 LAUNCH_LEVELS = {"run_directory": 0, "nodes": 1, "launchers": 2, "tuning": 3, "comparison": 3, "cli": 4}
 """Levels of the packages in `launch/`; its own modules are between them, and only cycles are forbidden for those."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
+MOST_MODULES = 25
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
 
@@ -42,12 +43,15 @@ def parsed(path):
 
 @functools.cache
 def imported_names(path):
-    """Absolute names of what a module imports, at its top or inside functions, except for annotations only."""
+    """Absolute names of what a module imports: at its top, inside functions, and for annotations only.
+
+    Of the last, those of the package itself are left out: it only gives names to what is imported on first use.
+    """
     package = ["callboard", *path.relative_to(ROOT).parts[:-1]]
     found, todo = [], [parsed(path)]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if path == ROOT / "__init__.py" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
@@ -115,6 +119,12 @@ def test_launch_knows_algorithms_through_the_registry_only():
             for name in imported_names(path):
                 algorithm = name.removeprefix("callboard.agents.").split(".")[0]
                 assert f"callboard.agents.{algorithm}:" not in registry, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("package", sorted({path.parent for path in LIBRARY}), ids=lambda path: str(path.name))
+def test_a_package_can_be_surveyed(package):
+    modules = [path for path in package.glob("*.py") if path.name not in ("__init__.py", "setup.py")]
+    assert len(modules) <= MOST_MODULES, f"group the {len(modules)} modules of {package.name} by what they are for"
 
 
 @pytest.mark.parametrize("path", LIBRARY + BENCHMARKS, ids=lambda path: str(path.relative_to(ROOT)))

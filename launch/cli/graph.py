@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ... import environments
 from ..experiments.environment_check import environment_check
+from ..experiments.run_checks import check_experiment, check_settings
 from .experiment_options import define_experiment, experiment_help, experiment_parser, parse_arguments
 
 
@@ -16,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     settings = define_experiment(agent, known.recipe, options)
     experiment = settings.without_agent()
-    experiment.check_numbers()
+    check_settings(experiment)
     with environment_check(experiment) as check:
         check.wait_until_imported()
         environments.check(experiment.env, experiment.options_of_env)
@@ -26,6 +27,6 @@ def main(arguments: Sequence[str]) -> int:
 
         experiment = settings.experiment()
     # The learner's devices may be those of another machine.
-    run = Run.of(experiment, experiment.checked(learners_here=0), RunDirectory(pathlib.Path("runs")))
+    run = Run.of(experiment, check_experiment(experiment, learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))
     return 0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ... import environments
 from ...errors import CallboardError
 from ..experiment import Experiment
+from ..experiments.run_checks import check_settings
 from ..settings import read_settings
 
 
@@ -38,7 +39,7 @@ def read_run(run: str, options: Sequence[str] = (), trust: bool = False) -> Expe
         before = read_settings(run, trust=trust).of_run.get("env_options", {})
         options = [*(f"--no-env-options.{name}" for name in before), *options]
     settings = read_settings(run, options, trust)
-    settings.without_agent().check_numbers()
+    check_settings(settings.without_agent())
     environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
     return settings.experiment()
 

@@ -13,6 +13,7 @@ from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import ComparisonSettings
 from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from ..experiment import Seed
+from ..experiments.run_checks import check_settings
 from ..experiments.yaml_files import parse_yaml
 from ..launchers.launcher import Launcher
 from ..run_directory.layout import RunDirectory
@@ -87,7 +88,7 @@ def train_seeds(
     checked = parse_settings(None, dict(cell.recipe), [])
     experiment = launcher.fit(checked.without_agent())
     launcher.check(experiment)
-    experiment.check_numbers()
+    check_settings(experiment)
     environments.check(experiment.env, experiment.options_of_env)
     directory.check([cell])
     outcome = run_series(directory, [cell], notify)

@@ -11,6 +11,7 @@ from ...errors import CallboardError
 from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
 from ..experiments.environment_check import environment_check
+from ..experiments.run_checks import check_settings
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     given = [name[2:].replace("-", "_") for name, _ in option_values(options)]
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)
-    experiment.check_numbers()
+    check_settings(experiment)
     launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
     with environment_check(experiment) as check:

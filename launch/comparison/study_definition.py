@@ -28,6 +28,7 @@ from ...errors import CallboardError, suggestion, unknown
 from ...setting_types import check_ranges, converted, field_types, shown
 from ..experiment import Seed
 from ..experiments.option_parsing import option_name
+from ..experiments.run_checks import check_settings
 from ..experiments.yaml_files import read_yaml
 from ..launchers.registry import DEFAULT_LAUNCHER, launcher_class, launcher_options, make_launcher
 from ..settings import parse_settings, read_recipe
@@ -316,7 +317,7 @@ def _checked_recipe(
     launcher = make_launcher(launcher_name, values)
     experiment = launcher.fit(settings.without_agent())
     launcher.check(experiment)
-    experiment.check_numbers()
+    check_settings(experiment)
     environments.check(experiment.env, experiment.options_of_env)
     return recipe_of(settings)
 

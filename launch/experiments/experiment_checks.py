@@ -1,23 +1,22 @@
 """Checks of an experiment's settings against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...agents.optimizer_settings import check_own_optimizers
+from ...agents.schedules import check_schedules
 from ...callback_settings import check_callbacks
 from ...callbacks import plain_task
+from ...data import Layout
 from ...environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
+from ..experiment import Experiment
 from ..nodes.devices import device_count, device_names
 from .curriculum import check_stages
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
-
-if TYPE_CHECKING:
-    from ..experiment import Experiment
 
 
 def check_node_counts(experiment: Experiment) -> None:
@@ -143,6 +142,16 @@ def metrics_known(experiment: Experiment, agent: str | None) -> tuple[str | None
     inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
     own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
     return agent, experiment.replay_shards, inference_nodes, experiment.evaluator, own
+
+
+def check_agent(experiment: Experiment, layout: Layout, learners_here: int | None) -> None:
+    """Rejects an agent that cannot learn with this layout and the settings of its experiment."""
+    check_devices(experiment, experiment.learners if learners_here is None else learners_here)
+    experiment.evaluation_policy_mode()
+    check_learner_steps(experiment)
+    experiment.agent.check(layout)
+    check_own_optimizers(experiment.agent)
+    check_schedules(experiment.agent, layout, experiment.max_learner_steps)
 
 
 def check_learner_steps(experiment: Experiment) -> None:

@@ -1,11 +1,8 @@
 """Checks of the policies of an experiment, before anything starts."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from ...agents.registry import agent_name
 from ...data import Layout
@@ -13,14 +10,12 @@ from ...environments import environment_text, is_multi_agent
 from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMapping
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec, describe
+from ..experiment import Experiment
 from ..run_directory.metric_names import POLICY_METRICS
-from .experiment_checks import check_tasks
+from .experiment_checks import check_agent, check_tasks
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 from .stop_conditions import check_conditions, parse_conditions
-
-if TYPE_CHECKING:
-    from ..experiment import Experiment
 
 _OF_SEVERAL_AGENTS = (
     "policies",
@@ -69,7 +64,7 @@ def check_all_policies(
     Args:
       experiment: the experiment.
       agents: spec of each agent of the environment.
-      learners_here: see `Experiment.check`.
+      learners_here: see `run_checks.check_experiment`.
 
     Raises:
       CallboardError: names the problem, in one line.
@@ -101,9 +96,9 @@ def check_all_policies(
                 f"the policy {name!r} is to learn, and no agent gets it in training{_of_function(plan)}; name it in "
                 "mapping"
             )
-        layouts[name] = layout = experiment.policy_layout(plan, name)
+        layouts[name] = layout = plan.layout_in(experiment, name)
         with _naming(name, layout.agents_per_env):
-            experiment.for_policy(agent, layout).check_agent(layout, learners_here)
+            check_agent(experiment.for_policy(agent, layout), layout, learners_here)
     return Layouts(next(iter(layouts.values())), layouts, agents)
 
 

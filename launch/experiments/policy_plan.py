@@ -1,10 +1,8 @@
 """Which policies a run has, which agents of the environment they may control, and the layout of each."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +11,8 @@ from ...data import Layout
 from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots, parse_mapping, policy_slots
 from ...errors import unknown
 from ...specs import EnvironmentSpec
+from ..experiment import Experiment
 from .policy_settings import SHARED, FrozenPolicy, Policy, Snapshots, learning_policies
-
-if TYPE_CHECKING:
-    from ..experiment import Experiment
 
 
 class Layouts(NamedTuple):
@@ -57,6 +53,10 @@ class PolicyPlan:
         slots = self.slots[policy]
         count = len(slots.agents)
         return whole._replace(spec=slots.spec, envs_per_actor=whole.envs_per_actor * count, agents_per_env=count)
+
+    def layout_in(self, experiment: Experiment, policy: str) -> Layout:
+        """Returns the layout of a policy in an experiment with this plan."""
+        return self.layout(policy, experiment.layout(self.slots[policy].spec))
 
 
 class MemberMapping:

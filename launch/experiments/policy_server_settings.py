@@ -1,37 +1,16 @@
 """The settings of a policy server, and what a run with one cannot have."""
 
-from __future__ import annotations
-
 import importlib.util
-import os
 import pathlib
-from typing import TYPE_CHECKING
 
 from ...environments.external.simulators import PREFIX
 from ...errors import CallboardError
 from ...install_commands import install_command
+from ..experiment import Experiment
 from ..serving.access_token import read_token
 from ..serving.server_address import parse_address, tls_context
 
-if TYPE_CHECKING:
-    from ..experiment import Experiment
-
 _ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
-
-
-def fit_policy_server(experiment: Experiment) -> None:
-    """Sets the fields that follow from those of the policy server, in an experiment that is being made."""
-    if experiment.spaces is not None and not experiment.env:
-        # A resumed run may be started in another directory.
-        object.__setattr__(experiment, "spaces", os.path.abspath(experiment.spaces))
-        object.__setattr__(experiment, "env", f"{PREFIX}{experiment.spaces}")
-    if isinstance(experiment.env, str) and experiment.env.startswith(PREFIX):
-        # Nothing can be played here.
-        object.__setattr__(experiment, "evaluator", False)
-    if experiment.policy_server is not None and isinstance(experiment.actors, int):
-        # Each simulator is an actor of its own, which waits for no other.
-        object.__setattr__(experiment, "actors", experiment.actors * experiment.envs_per_actor)
-        object.__setattr__(experiment, "envs_per_actor", 1)
 
 
 def check_policy_server(experiment: Experiment) -> None:

@@ -19,6 +19,7 @@ from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
 from ..experiments.policy_plan import Layouts
 from ..experiments.recorded_sources import check_datasets, with_recorded_data
+from ..experiments.run_checks import check_experiment
 from ..launchers.launcher import Launcher
 from ..launchers.registry import launcher_arguments
 from ..launchers.run_outcome import Monitor, Outcome, error_text
@@ -103,7 +104,7 @@ def prepared_run(
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     check_environment(experiment)
-    layouts = experiment.checked(part.learners)
+    layouts = check_experiment(experiment, part.learners)
     check_datasets(experiment, layouts)
     if experiment.record_episodes:
         require_minari("record_episodes")

@@ -50,7 +50,7 @@ def saved_setup(
     }
 
     for name, directory in directories.items():
-        _check_environment(directory, experiment.policy_layout(plan, name))
+        _check_environment(directory, plan.layout_in(experiment, name))
 
     def load(name: str, policy: Policy) -> None:
         load_weights(files[name], policy.variables)
@@ -93,7 +93,7 @@ def _several_policies(
     policies: dict[str, tuple[Policy, Layout]] = {}
     for name, agent in plan.learning.items():
         if name in plan.slots:
-            layout = experiment.policy_layout(plan, name)
+            layout = plan.layout_in(experiment, name)
             policy = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent))
             load(name, policy)
             policies[name] = policy, layout

@@ -21,6 +21,7 @@ from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, conve
 from ..experiment import Experiment
 from ..experiments.experiment_checks import metrics_known
 from ..experiments.option_parsing import option_name
+from ..experiments.run_checks import check_experiment
 from ..experiments.stop_conditions import check_metric
 from ..experiments.yaml_files import format_yaml, read_yaml
 from ..launchers.registry import LAUNCHERS, launcher_class, make_launcher
@@ -259,7 +260,7 @@ class Tuning:
             return
         experiment = self.experiment(values, {})
         make_launcher(self.launcher).check(experiment)
-        experiment.check()
+        check_experiment(experiment)
         if self.trial is None:
             agent = None if is_multi_agent(experiment.env, experiment.env_options) else agent_name(experiment.agent)
             what = f"--metric {self.metric}"

@@ -14,6 +14,7 @@ from callboard import environments
 from callboard.agents import agent_class
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run import run
 from callboard.launch.settings import read_experiment
 from callboard.transitions import valid_transitions
@@ -94,9 +95,9 @@ def test_reinforce_returns_end_where_experience_ends():
 def test_reinforce_refuses_what_it_cannot_do():
     agent = agent_class(REINFORCE)
     with pytest.raises(CallboardError, match="needs one discrete action"):
-        Experiment(agent=agent(), env="Pendulum-v1").check()
+        check_experiment(Experiment(agent=agent(), env="Pendulum-v1"))
     with pytest.raises(CallboardError, match="set agent.batch_size to"):
-        Experiment(agent=agent(batch_size=24), env="CartPole-v1").check()
+        check_experiment(Experiment(agent=agent(batch_size=24), env="CartPole-v1"))
 
 
 def test_corridor_ends_with_the_treasure_the_pit_or_the_time():

@@ -4,6 +4,7 @@ import contextlib
 import threading
 
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
@@ -24,7 +25,7 @@ def small_run(recipe, directory, *options, only=(), messages=None):
       messages: list of the messages `(name, kind, content)` that nodes send.
     """
     experiment = parse_experiment(None, read_recipe(recipe), [str(option) for option in (*SMALL, *options)])
-    run = Run(experiment, experiment.check(), RunDirectory(directory))
+    run = Run(experiment, check_experiment(experiment).whole, RunDirectory(directory))
     run.directory.create()
     sent = [] if messages is None else messages
     nodes = make_local_nodes(make_program(run), threading.Event(), lambda *message: sent.append(message))

@@ -13,6 +13,7 @@ from callboard.agents.impala import Impala
 from callboard.environments import python_factory
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.run_checks import check_experiment, check_settings
 from callboard.launch.settings import read_experiment, write_experiment
 
 
@@ -31,7 +32,7 @@ from callboard.launch.settings import read_experiment, write_experiment
 )
 def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
     with pytest.raises(CallboardError) as caught:
-        Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings}).check()
+        check_experiment(Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings}))
     assert message in str(caught.value)
 
 
@@ -56,9 +57,9 @@ def test_classes_and_functions_become_names_by_which_a_resumed_run_finds_them(mo
 
 
 def test_the_defaults_can_run():
-    Experiment(None, "CartPole-v1").check_numbers()
+    check_settings(Experiment(None, "CartPole-v1"))
     central = Experiment(None, "CartPole-v1", inference="central", inference_nodes=2)
-    central.check_numbers()
+    check_settings(central)
     assert Experiment(None, "A").env_options is not Experiment(None, "A").env_options
 
 

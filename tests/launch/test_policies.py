@@ -14,6 +14,7 @@ from callboard.launch.cli.command import main
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run import run
 
 
@@ -134,4 +135,4 @@ def test_a_saved_policy_that_does_not_exist_is_refused(tmp_path):
 
 def test_settings_for_several_agents_need_an_environment_with_several():
     with pytest.raises(CallboardError, match="is for environments with several agents, and CartPole-v1 has one"):
-        Experiment(Apex(), "CartPole-v1", policies={"left": {}}).check()
+        check_experiment(Experiment(Apex(), "CartPole-v1", policies={"left": {}}))

@@ -6,6 +6,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.option_parsing import option_name
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.settings import parse_experiment
 
@@ -40,7 +41,7 @@ def refusal(agent, options, launcher):
     try:
         experiment = parse_experiment(agent, {"env": "CartPole-v1"}, options)
         make_launcher(launcher, {}).check(experiment)
-        experiment.check()
+        check_experiment(experiment)
     except CallboardError as error:
         return str(error)
     return None

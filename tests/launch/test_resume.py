@@ -12,6 +12,7 @@ from callboard.agents.weights import pack_weights
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment
@@ -60,7 +61,7 @@ def test_everything_continues(interrupted, start):
 
     # What the first actor is given, from the learner itself.
     experiment = read_experiment(interrupted.run_dir)
-    program = make_program(Run(experiment, experiment.check(), RunDirectory(interrupted.run_dir)))
+    program = make_program(Run(experiment, check_experiment(experiment).whole, RunDirectory(interrupted.run_dir)))
     said = []
     roles = make_local_nodes(program, threading.Event(), lambda name, kind, content: said.append((name, kind, content)))
     for name in ("coordinator/0", "replay/0", "learner/0"):

@@ -15,6 +15,7 @@ from callboard.agents.impala import Impala
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
 from callboard.nested_settings import declared_fields, from_values
 
@@ -141,7 +142,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_recipes_that_ship_are_right(name):
-    parse_experiment(None, read_recipe(name), []).check()
+    check_experiment(parse_experiment(None, read_recipe(name), []))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from callboard.environments.batches.spec_files import format_spec
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.settings import parse_experiment, write_experiment
@@ -29,7 +30,7 @@ def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True, scale
     run = RunDirectory(path)
     run.create()
     write_experiment(experiment, run.experiment)
-    layout = experiment.check()
+    layout = check_experiment(experiment).whole
     run.environment.write_text(format_spec(layout.spec))
     policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
     if scale:

@@ -11,6 +11,7 @@ from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import load_weights
@@ -282,7 +283,7 @@ def test_a_policy_is_trained_and_its_averages_reach_the_checkpoint(tmp_path):
     evaluations = {"evaluation_episodes": 4, "evaluation_envs": 4}
     experiment = Experiment(agent, "MinAtar/Breakout-v1", run_dir=tmp_path / "run", **sizes, **evaluations)
     assert run(experiment, "inline").exit_code == 0
-    policy = agent.make_policy(agent.make_networks(experiment.check()), "evaluate")
+    policy = agent.make_policy(agent.make_networks(check_experiment(experiment).whole), "evaluate")
     averages = [variable for variable in policy.variables if "/moving_" in variable.name]
     before = values_of(averages)
     for path in (RunDirectory(tmp_path / "run").best_policy, *(tmp_path / "run" / "checkpoints").glob("*/policy.npz")):

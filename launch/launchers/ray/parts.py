@@ -23,6 +23,7 @@ from ....errors import CallboardError
 from ....replay import ReplayHandle
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.run_checks import check_experiment
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy
@@ -110,7 +111,7 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
     experiment = with_absolute_sources(experiment)
-    layout, policies, _ = experiment.checked(learners_here=0)
+    layout, policies, _ = check_experiment(experiment, learners_here=0)
     if policies:
         raise CallboardError("rollout tasks act with one policy in environments with one agent; use the launcher ray")
     check_warm_start(experiment, layout, new=not resume)

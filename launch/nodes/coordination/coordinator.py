@@ -34,7 +34,7 @@ from .node_overview import NodeOverview
 from .run_ending import RunEnding
 from .run_hooks import RunHooks
 from .run_metrics import RunMetrics
-from .stopping_rules import Stop, StoppingRules, finished_policies
+from .stopping_rules import StoppingRules, finished_policies
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
@@ -362,7 +362,7 @@ class Coordinator(Node):
                 self._save_control()
             if not self._ending and self._rules.has_conditions:
                 row = {**self._row(), **self._metrics.evaluation}
-                self._end_because(self._rules.check_conditions(self._steps, row))
+                self._ending.begin(self._rules.check_conditions(self._steps, row))
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
@@ -465,14 +465,10 @@ class Coordinator(Node):
 
     def _decide(self) -> None:
         if not self._ending:
-            self._end_because(self._rules.check(self._steps, self._metrics.values, self._metrics.evaluation))
+            self._ending.begin(self._rules.check(self._steps, self._metrics.values, self._metrics.evaluation))
         learned = len(finished_policies(self._policies, self._metrics.values)) == len(self._policies)
         if self._ending.stops_now(self._counters.total("learner_steps"), learned):
             self.context.send("stop", self._ending.reason)
-
-    def _end_because(self, stop: Stop | None) -> None:
-        if stop is not None:
-            self._ending.begin(stop)
 
     @property
     def _steps(self) -> int:

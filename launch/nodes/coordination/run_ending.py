@@ -45,8 +45,10 @@ class RunEnding:
         """Whether the run is ending."""
         return bool(self.reason)
 
-    def begin(self, stop: Stop) -> None:
-        """Ends the run, after a final evaluation if that is still of use."""
+    def begin(self, stop: Stop | None) -> None:
+        """Ends the run if there is a reason, after a final evaluation if that is still of use."""
+        if stop is None:
+            return
         self.reason = stop.reason
         self._catches_up = stop.learners_catch_up
         self._catching_up_since = self._learner_heard = now = self._clock()

@@ -43,7 +43,7 @@ def make_evaluator_setup(run: Run, learners: Mapping[str, NodeHandle], context: 
     learned = {}
     for name, agent in plan.learning.items():
         if name in plan.slots:
-            layout = experiment.policy_layout(plan, name)
+            layout = plan.layout_in(experiment, name)
             learned[name] = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent)), layout
     frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
     variables = {name: policy.variables for name, (policy, _) in frozen.items()}

@@ -8,6 +8,7 @@ from echo_agents import Taught
 from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
@@ -17,7 +18,7 @@ BOTH: dict[str, dict] = {"left": {}, "right": {"entropy_cost": 0.5}}
 def test_the_environment_is_made_once_to_read_its_agents():
     experiment = Experiment(PPO, "echo_agents:Taught", policies=BOTH, actors=1, envs_per_actor=4)
     before = Taught.made
-    run = Run.of(experiment, experiment.checked(), RunDirectory(pathlib.Path("run")))
+    run = Run.of(experiment, check_experiment(experiment), RunDirectory(pathlib.Path("run")))
     assert Taught.made == before + 1
     in_a_node = pickle.loads(pickle.dumps(run))
     assert list(in_a_node.plan().slots) == ["left", "right"] and in_a_node.plan(evaluation=True) is not None

@@ -5,6 +5,7 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage, check_stages, depends_on_episodes
+from callboard.launch.experiments.run_checks import check_experiment, check_settings
 from callboard.launch.experiments.yaml_files import parse_yaml
 from callboard.launch.settings import format_experiment, parse_experiment
 
@@ -67,14 +68,14 @@ def test_settings_survive_a_run_directory():
     assert experiment.watches_episodes
     again = parse_experiment(None, parse_yaml(format_experiment(experiment)), [])
     assert again == experiment
-    experiment.check()
+    check_experiment(experiment)
 
 
 def test_options_of_the_command_line():
     options = ["--env", "own_callbacks:Walk", "--callbacks", "own_callbacks:Silent,own_callbacks:Silent"]
     options += ["--episode-metrics", "success,place:sum", "--evaluation-task", "{length: 3}"]
     experiment = parse_experiment("impala", {}, [*options, "--curriculum", "[{task: {length: 2}}]"])
-    experiment.check_numbers()
+    check_settings(experiment)
     assert experiment.curriculum == (Stage({"length": 2}),) and experiment.evaluation_task == {"length": 3}
     assert experiment.watches_episodes
     assert not parse_experiment("impala", {}, options[:4]).watches_episodes
@@ -94,7 +95,7 @@ def test_options_of_the_command_line():
 def test_wrong_settings_are_refused_before_anything_starts(options, says):
     options = ["--env", "own_callbacks:Walk", "--episode-metrics", "success", *options]
     with pytest.raises(CallboardError) as caught:
-        parse_experiment("impala", {}, options).check_numbers()
+        check_settings(parse_experiment("impala", {}, options))
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -111,7 +112,7 @@ def test_environments_that_have_no_infos_or_tasks_are_refused(env, options, says
     from callboard.agents.impala import Impala
 
     with pytest.raises(CallboardError) as caught:
-        Experiment(Impala(), env, **options).check()
+        check_experiment(Experiment(Impala(), env, **options))
     assert says in str(caught.value)
 
 
@@ -120,4 +121,4 @@ def test_metrics_of_callbacks_may_be_conditions():
     from callboard.agents.impala import Impala
 
     stages = (Stage(EASY), Stage(HARD, when="callbacks/half > 3"))
-    Experiment(Impala(), "own_callbacks:Walk", callbacks="own_callbacks:Recorder", curriculum=stages).check_numbers()
+    check_settings(Experiment(Impala(), "own_callbacks:Walk", callbacks="own_callbacks:Recorder", curriculum=stages))

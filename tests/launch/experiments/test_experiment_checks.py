@@ -7,6 +7,7 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.run_checks import check_experiment, check_settings
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ from callboard.launch.experiment import Experiment
 )
 def test_numbers_are_refused_before_the_agent_is_known(settings, message):
     with pytest.raises(CallboardError) as caught:
-        Experiment(**{"agent": None, "env": "CartPole-v1", **settings}).check_numbers()
+        check_settings(Experiment(**{"agent": None, "env": "CartPole-v1", **settings}))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -49,9 +50,9 @@ def test_every_environment_of_a_list_needs_a_slot(settings, message):
     given = {"actors": 5, "envs_per_actor": 4, "evaluation_envs": 20, **settings}
     experiment = Experiment(None, env, **given)
     if not message:
-        return experiment.check_numbers()
+        return check_settings(experiment)
     with pytest.raises(CallboardError, match=re.escape(message)):
-        experiment.check_numbers()
+        check_settings(experiment)
 
 
 @pytest.mark.parametrize("metric", ["shared/episode_return", "agent/player/episode_return", "evaluator/shared/return"])
@@ -59,13 +60,13 @@ def test_an_environment_with_one_agent_has_no_metrics_of_policies(metric):
     for settings in ({"stop_when": f"{metric} > 1"}, {"curriculum": [{}, {"when": f"{metric} > 1"}]}):
         experiment = Experiment(Impala(), "CartPole-v1", **settings)
         with pytest.raises(CallboardError, match=f"unknown metric in .* '{metric}'; did you mean '"):
-            experiment.check()
+            check_experiment(experiment)
 
 
 def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
     experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
     with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
-        experiment.check()
+        check_experiment(experiment)
     elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
     assert elsewhere.check(learners_here=0).replicas == 4
 
@@ -82,15 +83,15 @@ def test_learners_share_no_processor_and_their_devices_are_checked_where_they_ru
 )
 def test_the_environments_of_evaluations_follow_from_the_episodes(settings, environments):
     experiment = Experiment(Impala(), "CartPole-v1", **settings)
-    experiment.check_numbers()
+    check_settings(experiment)
     assert experiment.evaluation_batch() == environments
     assert experiment.evaluation_batch(4) == (1 if experiment.evaluation_envs == 1 else 4)
 
 
 def test_without_an_evaluator_its_numbers_need_not_fit():
     numbers = {"evaluation_episodes": 5, "evaluation_envs": 20}
-    Experiment(Impala(), "CartPole-v1", evaluator=False, **numbers).check_numbers()
+    check_settings(Experiment(Impala(), "CartPole-v1", evaluator=False, **numbers))
     with pytest.raises(
         CallboardError, match="evaluation_episodes .5. must be a multiple of evaluation_envs .20.* null"
     ):
-        Experiment(Impala(), "CartPole-v1", **numbers).check_numbers()
+        check_settings(Experiment(Impala(), "CartPole-v1", **numbers))

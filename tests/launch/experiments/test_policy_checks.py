@@ -8,6 +8,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
+from callboard.launch.experiments.run_checks import check_experiment
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
 BOTH: dict[str, dict] = {"left": {}, "right": {}}
@@ -19,7 +20,7 @@ def always_left(agent, episode, rng):
 
 
 def check(env="echo_agents:Echo", **settings):
-    return Experiment(PPO, env, **{"actors": 1, "envs_per_actor": 4, **settings}).check()
+    return check_experiment(Experiment(PPO, env, **{"actors": 1, "envs_per_actor": 4, **settings})).whole
 
 
 @pytest.mark.parametrize(

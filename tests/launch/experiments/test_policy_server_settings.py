@@ -7,6 +7,7 @@ import pytest
 from callboard import Experiment
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.registry import make_launcher
 
 SPACES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "external_simulators" / "spaces.json"
@@ -15,7 +16,7 @@ SERVED = {"spaces": str(SPACES), "policy_server": "127.0.0.1:8650"}
 
 def test_each_simulator_is_an_actor_and_there_is_no_evaluator():
     experiment = Experiment(Ppo(), actors=2, envs_per_actor=4, **SERVED)
-    layout = experiment.check()
+    layout = check_experiment(experiment).whole
     assert (layout.actors, layout.envs_per_actor, experiment.acting_nodes) == (8, 1, 1)
     assert not experiment.evaluator
     assert experiment.env == f"external:{SPACES}"
@@ -24,7 +25,7 @@ def test_each_simulator_is_an_actor_and_there_is_no_evaluator():
 
 def test_the_spaces_may_be_those_of_an_environment_which_evaluations_use():
     experiment = Experiment(Ppo(), env="CartPole-v1", policy_server="127.0.0.1:8650")
-    experiment.check()
+    check_experiment(experiment)
     assert experiment.evaluator
 
 
@@ -56,7 +57,7 @@ def test_a_path_of_spaces_holds_in_other_directories(monkeypatch):
 )
 def test_what_is_refused(settings, message):
     with pytest.raises(CallboardError, match=message):
-        Experiment(Ppo(), **{**SERVED, **settings}).check()
+        check_experiment(Experiment(Ppo(), **{**SERVED, **settings}))
 
 
 def test_tokens_that_are_refused(tmp_path):
@@ -65,7 +66,7 @@ def test_tokens_that_are_refused(tmp_path):
         path.write_text(text)
         path.chmod(mode)
         with pytest.raises(CallboardError, match=message):
-            Experiment(Ppo(), **SERVED, policy_server_token_file=str(path)).check()
+            check_experiment(Experiment(Ppo(), **SERVED, policy_server_token_file=str(path)))
 
 
 @pytest.mark.parametrize("launcher, fits", [("inline", False), ("ray", False), ("threads", True), ("processes", True)])

@@ -16,6 +16,7 @@ from callboard.agents.acting import evaluate
 from callboard.environments import BatchedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting.acting_setup import compile_policy, make_environments
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import load_weights, save_policy
@@ -94,7 +95,9 @@ def write_run(case, run_dir):
     run.create()
     write_experiment(experiment, run.experiment)
     rng = np.random.default_rng(3)
-    policy = experiment.agent.make_policy(experiment.agent.make_networks(experiment.check()), "evaluate")
+    policy = experiment.agent.make_policy(
+        experiment.agent.make_networks(check_experiment(experiment).whole), "evaluate"
+    )
     for variable in policy.variables:
         if variable.shape.rank > 1:
             variable.assign(rng.normal(size=variable.shape))
@@ -104,7 +107,7 @@ def write_run(case, run_dir):
 def record(run_dir, checkpoint):
     """Whole episodes as `evaluate` plays them: fields of the timesteps `[T, B, ...]` by name, and actions."""
     experiment, run = read_experiment(run_dir), RunDirectory(run_dir)
-    layout = experiment.check()
+    layout = check_experiment(experiment).whole
     networks = experiment.agent.make_networks(layout)
     policy = compile_policy(experiment, layout, networks, "evaluate", 0, ENVS)
     load_weights(policy_file(run, checkpoint), policy.policy.variables)

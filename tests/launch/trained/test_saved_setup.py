@@ -9,6 +9,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.policy_settings import Snapshots
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.trained.saved_setup import current_setup, saved_setup
@@ -36,7 +37,7 @@ def directory(tmp_path):
 
 def policy_with(experiment, value):
     """A policy of `left` whose weights have all this value, and its layout."""
-    layout = experiment.checked().policies["left"]
+    layout = check_experiment(experiment).policies["left"]
     policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
     for variable in policy.variables:
         variable.assign(np.full(variable.shape, value))
@@ -62,7 +63,7 @@ def test_the_best_policies_play_against_the_snapshots_that_there_are(experiment,
 
 def test_a_run_without_snapshots_is_refused(experiment, directory):
     policy = policy_with(experiment, 2)
-    run = Run.of(experiment, experiment.checked(), directory)
+    run = Run.of(experiment, check_experiment(experiment), directory)
     weights = dict(zip(weight_names(policy, policy.variables), [v.numpy() for v in policy.variables], strict=True))
     with pytest.raises(CallboardError, match="'past' has no snapshots in .*: train for longer, or leave it out"):
         current_setup(experiment, run, {"left": weights})

@@ -9,6 +9,7 @@ from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.policy_settings import RandomPolicy
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting.multi_policy_actor import MultiPolicyActorNode
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
 from callboard.launch.nodes.coordination.coordinator import Coordinator
@@ -54,7 +55,7 @@ def make_actor(tmp_path):
         experiment = Experiment(
             Impala(), "echo_agents:Echo", policies=policies, envs_per_actor=ENVIRONMENTS, inference="central"
         )
-        run = Run.of(experiment, experiment.checked(), RunDirectory(tmp_path))
+        run = Run.of(experiment, check_experiment(experiment), RunDirectory(tmp_path))
         run.directory.create()
         coordinator = Coordinator(_context("coordinator/0"), run)
         nodes = {name: Inference() for name in run.policies}

@@ -11,6 +11,7 @@ from callboard.agents.weights import pack_weights
 from callboard.data import Timestep
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting.policy_actors import LocalPolicyActor, RemotePolicyActor
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.layout import RunDirectory
@@ -52,7 +53,7 @@ def context():
 def part(tmp_path):
     """The part of the run that trains `left`."""
     experiment = Experiment(Impala(), "echo_agents:Echo", policies={"left": {}, "right": {}}, envs_per_actor=2)
-    return Run.of(experiment, experiment.checked(), RunDirectory(tmp_path)).of_policy("left")
+    return Run.of(experiment, check_experiment(experiment), RunDirectory(tmp_path)).of_policy("left")
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import pytest
 from callboard.agents.registry import agent_class
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.coordination.learning_warnings import LearningWarnings
 from callboard.launch.run_directory.layout import RunDirectory
 
 
 def warnings_of(path: pathlib.Path, agent: str, env: str = "CartPole-v1", **settings) -> LearningWarnings:
     experiment = Experiment(agent_class(agent)(), env=env, max_steps=100_000, **settings)
-    return LearningWarnings(Run.of(experiment, experiment.checked(), RunDirectory(path)))
+    return LearningWarnings(Run.of(experiment, check_experiment(experiment), RunDirectory(path)))
 
 
 def lines_of(warnings: LearningWarnings, values, rows: int = 40) -> list[str]:

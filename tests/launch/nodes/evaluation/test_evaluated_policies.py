@@ -12,6 +12,7 @@ from callboard.agents.weights import pack_weights
 from callboard.data import Version
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.evaluation.evaluated_policies import EvaluatedPolicies, mean_step
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.best_policy import BestPolicy
@@ -66,7 +67,7 @@ def policies():
 @pytest.fixture
 def evaluated(tmp_path, learners, policies):
     experiment = Experiment(Ppo(), "echo_agents:Echo", policies={"left": {}, "right": {}})
-    run = Run.of(experiment, experiment.checked(), RunDirectory(tmp_path))
+    run = Run.of(experiment, check_experiment(experiment), RunDirectory(tmp_path))
     for name in run.policies:
         run.directory.of_policy(name).create()
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)

@@ -9,6 +9,7 @@ from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.policy_settings import Snapshots
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup, SeveralPoliciesSetup
 from callboard.launch.nodes.evaluation.evaluator_setup import evaluation_mode, make_evaluator_setup
 from callboard.launch.nodes.node import NodeContext
@@ -17,7 +18,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 
 def setup_of(experiment, path):
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)
-    return make_evaluator_setup(Run.of(experiment, experiment.checked(), RunDirectory(path)), {}, context)
+    return make_evaluator_setup(Run.of(experiment, check_experiment(experiment), RunDirectory(path)), {}, context)
 
 
 def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):

@@ -14,6 +14,7 @@ from local_nodes import release
 from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.launchers.screen.display import LineMonitor
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
@@ -177,7 +178,7 @@ def node(tmp_path_factory, request):
     ]
     alone = ["--evaluator", "false", "--stop-return", "null"]
     experiment = experiment_of(request.param, *small, *alone, "--inference", "central")
-    one_run = Run(experiment, experiment.check(), RunDirectory(tmp_path_factory.mktemp("node")))
+    one_run = Run(experiment, check_experiment(experiment).whole, RunDirectory(tmp_path_factory.mktemp("node")))
     one_run.directory.create()
     with pytest.MonkeyPatch.context() as patch:
         kept = tap(type(experiment.agent), patch)

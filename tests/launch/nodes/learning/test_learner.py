@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.program import learner_policy
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.settings import parse_experiment
@@ -24,7 +25,7 @@ from callboard.launch.settings import parse_experiment
 )
 def test_learners_that_cannot_share_a_batch_are_refused(options, message):
     with pytest.raises(CallboardError, match=message):
-        parse_experiment("impala", {}, ["--env", "CartPole-v1", "--agent.batch-size", "32", *options]).check()
+        check_experiment(parse_experiment("impala", {}, ["--env", "CartPole-v1", "--agent.batch-size", "32", *options]))
 
 
 def test_learners_have_as_many_threads_as_they_are_given():

@@ -7,6 +7,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.learning.learner_commands import LearnerCommands
 from callboard.launch.nodes.learning.learner_setup import make_learner_setup
 from callboard.launch.nodes.node import NodeContext
@@ -25,7 +26,7 @@ def learner(tmp_path_factory):
     directory.create()
     context = NodeContext("learner/0", "a", threading.Event(), lambda kind, content: None, None)
     checkpoints = Checkpoints(directory)
-    run = Run(experiment, experiment.check(), directory)
+    run = Run(experiment, check_experiment(experiment).whole, directory)
     return make_learner_setup(context, run, 0, [None], checkpoints, lambda *_: None), checkpoints
 
 

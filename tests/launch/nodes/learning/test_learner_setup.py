@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.learning.learner_setup import make_learner_setup
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.checkpoints import Checkpoints
@@ -18,7 +19,7 @@ def run(tmp_path):
     experiment = parse_experiment("impala", {}, ["--env=CartPole-v1", "--agent.network.hidden-sizes=[4]"])
     directory = RunDirectory(tmp_path)
     directory.create()
-    return Run(experiment, experiment.check(), directory)
+    return Run(experiment, check_experiment(experiment).whole, directory)
 
 
 def setup_of(run, said, published):

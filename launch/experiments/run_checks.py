@@ -1,0 +1,67 @@
+"""The checks of a whole experiment, before anything starts."""
+
+from ...agents.registry import agent_name
+from ...environments import check_hooks
+from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...setting_types import check_ranges
+from ..experiment import Experiment
+from ..loggers.metric_logger import check_loggers, require_package
+from .experiment_checks import (
+    check_agent,
+    check_callbacks_and_tasks,
+    check_evaluations,
+    check_node_counts,
+    check_run_conditions,
+    check_shares,
+    check_tasks,
+)
+from .policy_checks import check_all_policies, check_one_policy
+from .policy_plan import Layouts
+from .policy_server_settings import check_policy_server
+from .warm_start_settings import check_parts
+
+
+def check_settings(experiment: Experiment) -> None:
+    """Rejects settings that are out of range or inconsistent; makes no environment, and does not check the agent.
+
+    Raises:
+      CallboardError: names the problem and a valid value, in one line.
+    """
+    check_ranges(experiment)
+    check_policy_server(experiment)
+    check_node_counts(experiment)
+    check_shares(experiment)
+    check_evaluations(experiment)
+    check_callbacks_and_tasks(experiment)
+    check_run_conditions(experiment, None)
+    check_parts(experiment.init_from, experiment.init_parts, experiment.freeze)
+    check_loggers(experiment.loggers)
+    if experiment.prometheus_port is not None:
+        require_package("prometheus_client", "prometheus", "leave prometheus_port out")
+
+
+def check_experiment(experiment: Experiment, learners_here: int | None = None) -> Layouts:
+    """Rejects an experiment that cannot work.
+
+    Args:
+      experiment: the experiment.
+      learners_here: number of learners that will run on this machine, which must have their devices; None for all.
+
+    Returns:
+      All that nodes have to know of the environment; layouts are without their record and state.
+
+    Raises:
+      CallboardError: names the problem and a valid value, in one line.
+    """
+    check_settings(experiment)
+    agents = experiment.agent_specs()
+    if agents:
+        return check_all_policies(experiment, agents, learners_here)
+    check_one_policy(experiment)
+    layout = experiment.layout()
+    watched = bool(parse_episode_metrics(experiment.episode_metrics))
+    check_hooks(experiment.env, experiment.options_of_env, watched, ())
+    check_tasks(experiment, {}, [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task])
+    check_run_conditions(experiment, agent_name(experiment.agent))
+    check_agent(experiment, layout, learners_here)
+    return Layouts(layout)
