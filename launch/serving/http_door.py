@@ -136,7 +136,7 @@ class HttpDoor:
         application.router.add_get(SPACES, self._spaces)
         application.router.add_get(HEALTH, self._show_health)
         # One line per request would fill the log.
-        times = {"keepalive_timeout": _IDLE_SECONDS, "shutdown_timeout": _CLOSE_SECONDS}
+        times: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS, "shutdown_timeout": _CLOSE_SECONDS}
         runner = web.AppRunner(application, access_log=None, handle_signals=False, **times)
         await runner.setup()
         server = runner.server

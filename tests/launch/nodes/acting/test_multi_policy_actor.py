@@ -70,6 +70,7 @@ def make_actor(tmp_path):
             {},
             {name: [Handle(f"replay/{name}/0", None)] for name in nodes},
             {name: Handle(f"inference/{name}/0", node) for name, node in nodes.items()},
+            {},
         )
         actors.append(actor)
         actor.setup()
