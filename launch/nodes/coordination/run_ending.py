@@ -71,8 +71,9 @@ class RunEnding:
         self._evaluator_heard = self._clock()
 
     def finish_evaluation(self) -> None:
-        """Notes that the final policy was evaluated."""
+        """Notes that the final policy, that of the last learner step, was evaluated."""
         self._is_evaluated = True
+        self._catches_up = False
 
     def stops_now(self, learner_steps: int, learned: bool) -> bool:
         """Returns whether the nodes are to stop now; True once.

@@ -68,7 +68,7 @@ def test_learners_share_no_processor_and_their_devices_are_checked_where_they_ru
     with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
         check_experiment(experiment)
     elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
-    assert elsewhere.check(learners_here=0).replicas == 4
+    assert check_experiment(elsewhere, learners_here=0).whole.replicas == 4
 
 
 @pytest.mark.parametrize(

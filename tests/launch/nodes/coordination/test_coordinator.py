@@ -48,6 +48,10 @@ def make_coordinator(tmp_path, sent):
     return make
 
 
+LEARNED = {"learner/final": 1.0}
+"""What a learner reports once it has made its last step."""
+
+
 def report(
     coordinator,
     name="actor/0",
@@ -266,6 +270,8 @@ def test_stops_at_the_step_limit(make_coordinator, sent):
     assert not report(coordinator, steps=99)[0]
     assert sent == []
     assert report(coordinator, steps=101, sequence=2)[0]
+    assert sent == []
+    report(coordinator, "learner/0", values=LEARNED)
     assert sent == [("stop", "reached max_steps (101 environment steps)")]
 
 
@@ -294,6 +300,7 @@ def test_an_evaluator_that_is_silent_or_slow_does_not_hold_up_the_end(make_coord
     coordinator = make_coordinator(lambda: now, max_steps=100, evaluation_timeout=40.0)
     coordinator.context.stop.set()  # `step` would wait otherwise.
     report(coordinator, steps=101)
+    report(coordinator, "learner/0", values=LEARNED)
     sequence = 0
     while "stop" not in dict(sent):
         assert now < seconds

@@ -29,7 +29,7 @@ def lines_of(warnings: LearningWarnings, values, rows: int = 40) -> list[str]:
 
 PROVOKED = {
     "gradient": (
-        "impala",
+        "apex",
         {"learner/gradient_norm": 65_000.0},
         {"learner/gradient_norm": lambda number: 65_000.0 if number % 19 else 30.0},
         r"learner/gradient_norm stays above 100 .*\(6.5e\+04, clipped to 40\).* try agent.normalize_rewards true",

@@ -31,16 +31,16 @@ def test_nothing_ends_a_run_before_its_limits(rules):
 
 
 def test_max_steps_and_the_return(rules):
-    reason, final = check(rules(max_steps=10), 12)
+    reason, final, _ = check(rules(max_steps=10), 12)
     assert reason == "reached max_steps (12 environment steps)" and final
-    reason, final = check(rules(stop_return=5.0), 7, evaluation={"evaluator/return": 5.0})
+    reason, final, _ = check(rules(stop_return=5.0), 7, evaluation={"evaluator/return": 5.0})
     assert reason == "the return 5.0, a mean over 100 episodes, has reached 5 within 7 environment steps" and not final
 
 
 def test_learner_steps_end_the_run_once_the_learner_has_made_and_saved_the_last(rules):
     limited = rules(max_learner_steps=5)
     assert check(limited, values={"learner/step": 5}) is None
-    reason, final = check(limited, values={"learner/step": 5, "learner/final": 1.0})
+    reason, final, _ = check(limited, values={"learner/step": 5, "learner/final": 1.0})
     assert reason == "reached max_learner_steps (5 learner steps)" and final
     # A coordinator that restarts while the final policy is evaluated continues to end the run.
     assert "the run was ending" in check(rules(), values={"learner/step": 5, "learner/final": 1.0}).reason
@@ -56,7 +56,7 @@ def test_seconds_are_counted_over_resumes(rules, clock):
     clock.now += 2.5
     assert check(second) is None and not second.out_of_time
     clock.now += 0.5
-    reason, final = check(second, steps=1234)
+    reason, final, _ = check(second, steps=1234)
     assert reason == "reached max_seconds (10 s, 1,234 environment steps)" and final
     assert second.counts()["seconds"] == 3
 
@@ -78,7 +78,7 @@ def test_patience_ends_after_evaluations_without_a_higher_return(rules):
     evaluations(patient, 1.0, 5.0, 5.0)
     assert check(patient) is None
     evaluations(patient, 4.0, best=5.0)
-    reason, final = check(patient, steps=1234)
+    reason, final, _ = check(patient, steps=1234)
     assert not final
     assert reason == (
         "patience is over: the last 2 evaluations were no better than the one before them, within 1,234 environment "
@@ -111,7 +111,7 @@ def test_any_condition_ends_the_run(rules):
     conditional = rules(stop_when=("learner/loss < 1", "evaluator/return >= 3"))
     assert conditional.has_conditions and not rules().has_conditions
     assert conditional.check_conditions(7, {"learner/loss": 2.0}) is None
-    reason, final = conditional.check_conditions(1234, {"learner/loss": 0.5, "evaluator/return": 2.0})
+    reason, final, _ = conditional.check_conditions(1234, {"learner/loss": 0.5, "evaluator/return": 2.0})
     assert reason == "learner/loss is 0.5, and learner/loss < 1 was to end the run, within 1,234 environment steps"
     assert final
     assert not conditional.check_conditions(7, {"evaluator/return": 3.0}).final_evaluation
