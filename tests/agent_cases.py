@@ -19,6 +19,7 @@ BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
 _SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,), "network.normalize_observations": True}
 _SMALL: dict[str, Any] = {**_SIZES, "optimizer.epsilon": 1.0}
 _SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
+_PLAIN = {"normalize_rewards": False, "optimizer.name": "rmsprop"}
 _CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
 
 _SMALL_APEX: dict[str, Any] = {
@@ -105,6 +106,7 @@ AGENT_CASES = (
                 {
                     **_SMALL,
                     **_CLIPPED,
+                    **_PLAIN,
                     "unroll_length": 5,
                     "network.core": "lstm",
                     "network.lstm_size": 3,
@@ -125,7 +127,7 @@ AGENT_CASES = (
         small_updates={
             # It has IMPALA's parts, but for the policy's loss.
             "appo": SmallUpdate(
-                {**_SMALL, **_CLIPPED, "unroll_length": 5, "optimizer.learning_rate": 0.1},
+                {**_SMALL, **_CLIPPED, **_PLAIN, "unroll_length": 5, "optimizer.learning_rate": 0.1},
                 transitions=5,
                 slow=True,
             )
@@ -167,7 +169,7 @@ AGENT_CASES = (
         small_updates={
             # It has PPO's networks and IMPALA's loss of the policy.
             "a2c": SmallUpdate(
-                {**_SMALL, **_CLIPPED, "unroll_length": 5, "optimizer.learning_rate": 1.0},
+                {**_SMALL, **_CLIPPED, **_PLAIN, "unroll_length": 5, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
             ),
@@ -175,6 +177,7 @@ AGENT_CASES = (
                 {
                     **_SMALL,
                     **_CLIPPED,
+                    **_PLAIN,
                     "unroll_length": 5,
                     "optimizer.learning_rate": 1.0,
                     "network.core": "lstm",
@@ -216,6 +219,7 @@ AGENT_CASES = (
                 {
                     **_SMALL,
                     **_CLIPPED,
+                    **_PLAIN,
                     "unroll_length": 5,
                     "epochs": 1,
                     "minibatches": 1,
@@ -228,6 +232,7 @@ AGENT_CASES = (
                 {
                     **_SMALL,
                     **_CLIPPED,
+                    **_PLAIN,
                     "unroll_length": 5,
                     "epochs": 1,
                     "minibatches": 1,

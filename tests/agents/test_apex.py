@@ -54,7 +54,7 @@ def q_of(network: Any, observation: Any) -> np.ndarray:
         (
             {"replay.error_buffer": 9.0},
             {},
-            "agent.replay.error_buffer of 9 cannot keep 8 samples per insert.* at least 24",
+            "agent.replay.error_buffer of 9 cannot keep 32 samples per insert.* at least 72",
         ),
         (
             {"replay.error_buffer": float("nan")},
@@ -349,7 +349,7 @@ class Loop:
         agent, inserted = self.agent, self.actor.writer.items_written
         if inserted < agent.replay.min_size:
             return False
-        first = agent.replay.min_size - 1
+        first = agent.replay.min_size
         return self.sampled + agent.batch_size <= (inserted - first) * agent.replay.samples_per_insert
 
     def learn(self) -> Any:

@@ -19,7 +19,13 @@ from callboard.networks.actions.action_parts import ActionParts
 from callboard.networks.distributions import Categorical
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
-_ON_POLICY = {"unroll_length": 5, "batch_size": BATCH, "network.hidden_sizes": (4,), "network.head_sizes": (4,)}
+_ON_POLICY = {
+    "normalize_rewards": False,
+    "unroll_length": 5,
+    "batch_size": BATCH,
+    "network.hidden_sizes": (4,),
+    "network.head_sizes": (4,),
+}
 _PPO = {**_ON_POLICY, "epochs": 1, "minibatches": 1}
 _Q = {"batch_size": BATCH, "network.hidden_sizes": (4,), "network.stream_size": 4, "epsilon": 1.0, "n_step": 2}
 POLICIES = {

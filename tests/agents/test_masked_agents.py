@@ -23,7 +23,13 @@ TWO_ACTIONS = EnvironmentSpec(SEEN, dm_specs.DiscreteArray(2))
 KEPT = [0, 2]
 """The actions that are legal in `MASKED`, whose numbers in `TWO_ACTIONS` are 0 and 1."""
 
-_ON_POLICY = {"unroll_length": 5, "batch_size": BATCH, "network.hidden_sizes": (4,), "network.head_sizes": (4,)}
+_ON_POLICY = {
+    "normalize_rewards": False,
+    "unroll_length": 5,
+    "batch_size": BATCH,
+    "network.hidden_sizes": (4,),
+    "network.head_sizes": (4,),
+}
 _PPO = {**_ON_POLICY, "epochs": 1, "minibatches": 1}
 _Q = {"batch_size": BATCH, "network.hidden_sizes": (4,), "network.stream_size": 4, "epsilon": 1.0, "n_step": 2}
 CASES = {

@@ -55,8 +55,8 @@ def losses(agent, spec, factor, shared):
 @pytest.mark.parametrize(
     "agent, spec",
     [
-        (Impala(**SIZES), DISCRETE),
-        (A2C(**SIZES), DISCRETE),
+        (Impala(**SIZES, normalize_rewards=False), DISCRETE),
+        (A2C(**SIZES, normalize_rewards=False), DISCRETE),
         (Ppo(**SIZES, minibatches=1, normalize_rewards=False, normalize_advantages=False), CONTINUOUS),
     ],
 )
@@ -75,7 +75,9 @@ def test_a3c_has_no_popart():
 def test_the_task_must_be_a_discrete_part_of_the_observation():
     parts = {"position": dm_specs.Array((2,), np.float32), "level": dm_specs.DiscreteArray(4)}
     spec = EnvironmentSpec(parts, dm_specs.DiscreteArray(3))
-    agent = with_network(Impala(**SIZES), popart=dataclasses.replace(ON, task="level"), hidden_sizes=(8,))
+    agent = with_network(
+        Impala(**SIZES, normalize_rewards=False), popart=dataclasses.replace(ON, task="level"), hidden_sizes=(8,)
+    )
     agent.check(layout_of(spec))
     assert agent.make_networks(layout_of(spec)).popart.statistics[0].shape == (4,)
     for task, known in (("position", "choose from level"), ("stage", "choose from level")):

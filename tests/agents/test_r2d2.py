@@ -279,7 +279,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
         {
             "batch_size": 40,
             "replay.min_size": 40,
-            "replay.samples_per_insert": 1.0,
+            "replay.samples_per_insert": 8.0,
             "replay.priority_exponent": 1.0,
             "network.lstm_size": 8,
             "epsilon": 0.7,

@@ -94,5 +94,13 @@ def test_a_second_use_of_a_stream_is_found():
 
 
 def test_all_agents_that_sample_are_in_the_table():
-    same = {"appo": "impala", "a3c": "a2c", "r2d2": "apex", "qmix": "apex", "vdn": "apex"}
+    same = {
+        "bc": "impala",
+        "td3_bc": "td3",
+        "appo": "impala",
+        "a3c": "a2c",
+        "r2d2": "apex",
+        "qmix": "apex",
+        "vdn": "apex",
+    }
     assert set(AGENTS) == {*CASES, *same}

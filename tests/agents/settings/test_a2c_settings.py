@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "initial_log_std": 0.0,
         "std_from_observation": False,
         "optimizer.name": "adam",
-        "optimizer.learning_rate": 2e-3,
+        "optimizer.learning_rate": 1e-3,
         "optimizer.learning_rate_decay": True,
         "optimizer.epsilon": 1e-5,
         "optimizer.rmsprop_decay": 0.99,
