@@ -59,7 +59,9 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
     what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
     is_old = isinstance(outcome, tuple) and len(outcome) == 4
     old = ", as in the old interface of Gym" if is_old else ""
-    wrapper = f", or add {argument('env_wrappers', OldGym.__name__)}" if is_old else ""
+    # The wrapper is for single environments.
+    wraps = is_old and not isinstance(environment, gymnasium.vector.VectorEnv)
+    wrapper = f", or add {argument('env_wrappers', OldGym.__name__)}" if wraps else ""
     return CallboardError(
         f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
         f"{wrapper}"

@@ -92,7 +92,8 @@ class CommandRun:
     def end_line(self):
         """The last line before the next commands."""
         lines = self.text().splitlines()
-        return lines[lines.index("Next:") - 1 if "Next:" in lines else -1]
+        ends = [number for number, line in enumerate(lines) if line == "Next:"]
+        return lines[ends[-1] - 1 if ends else -1]
 
     def pid_of(self, node):
         """The process of a node in its present life."""

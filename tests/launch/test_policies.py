@@ -124,7 +124,7 @@ def test_hooks_curriculum_and_videos_see_the_whole_scene(tmp_path, capsys):
 )
 def test_policies_that_do_not_fit_are_refused(tmp_path, settings, message):
     with pytest.raises(CallboardError, match=message.replace("?", r"\?")):
-        echo(tmp_path / "run", **settings).check()
+        check_experiment(echo(tmp_path / "run", **settings))
 
 
 def test_a_saved_policy_that_does_not_exist_is_refused(tmp_path):

@@ -39,7 +39,7 @@ def test_options_change_the_settings_of_the_run(run_dir):
     "options, message",
     [
         (["--env", "CartPol-v1"], "did you mean 'CartPole-v1'?"),
-        (["--actors", "0"], "actors must be a whole number from 1"),
+        (["--actors", "-1"], "actors must be a whole number from 0"),
         (["--env-options.gravity", "3"], "gravity"),
     ],
 )

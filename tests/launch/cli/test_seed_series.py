@@ -74,7 +74,7 @@ def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
         ([*SETTINGS, "--seeds", ""], "--seeds must name at least one seed"),
         ([*SETTINGS, "--seeds", "2,2"], "each once, not '2,2'"),
         ([*SETTINGS, "--seeds", "1", "--seed", "2"], "give --seed for one run or --seeds for several"),
-        ([*SETTINGS, "--seeds", "1", "--actors", "0"], "actors must be a whole number"),
+        ([*SETTINGS, "--seeds", "1", "--actors", "-1"], "actors must be a whole number"),
         ([*SETTINGS, "--seeds", "1", "--env", "CartPol-v1"], "did you mean 'CartPole-v1'?"),
         ([*SETTINGS, "--seeds", "1", "--learners", "2"], "set learners to 1"),
         (["impala", "--seeds", "1"], "name an environment"),

@@ -113,7 +113,7 @@ def test_studies_that_ship_are_valid_and_described(name):
         ("agents: [impala]\nseeds: 3", "seeds must be a list of whole numbers"),
         ("agents: [impala]\nenvironments: [CartPole-v1]\nsettings: {actrs: 3}", "unknown key 'actrs'; did you mean"),
         ("agents: [impala]\nenvironments: [CartPole-v1]\nsettings: {seed: 3}", "seed is not a setting of a study"),
-        ("agents: [impala]\nenvironments: [CartPole-v1]\ngrid: {actors: [0]}", "actors must be a whole number"),
+        ("agents: [impala]\nenvironments: [CartPole-v1]\ngrid: {actors: [-1]}", "actors must be a whole number"),
         ("agents: [impala]\nenvironments: [CartPole-v1]\nlauncher: inlin", "unknown launcher 'inlin'; did you mean"),
         (
             "agents: [impala]\nenvironments: [CartPole-v1]\nlauncher: inline\nlauncher_options: {ray_wait: 3}",

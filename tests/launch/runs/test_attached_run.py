@@ -49,7 +49,9 @@ def running(tmp_path_factory):
         return NodeContext(name, f"id of {name}", stop, lambda kind, content: None, port)
 
     with contextlib.closing(Reserved()) as reserved:
-        coordinator = ProgramNode("coordinator/0", Coordinator, NodePolicy(1), run=Run(experiment, None, directory))
+        coordinator = ProgramNode(
+            "coordinator/0", Coordinator, NodePolicy(1), run=Run(experiment, experiment.layout(), directory)
+        )
         address = lp.Address()
         address.bind(FixedAddress(f"localhost:{reserved.port}"))
         node = Hanging(context("actor/0"), NodeHandle("coordinator/0", address))

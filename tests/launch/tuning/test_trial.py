@@ -15,6 +15,7 @@ from local_nodes import release
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.optimizers import make_optimizer
 from callboard.agents.weights import pack_weights
+from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
@@ -173,7 +174,9 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_pat
 
     resumed = experiment("taker", "5e-4")
     roles = make_local_nodes(
-        make_program(Run(resumed, resumed.check(), taker)), threading.Event(), lambda name, kind, content: None
+        make_program(Run(resumed, check_experiment(resumed).whole, taker)),
+        threading.Event(),
+        lambda name, kind, content: None,
     )
     for name in ("coordinator/0", "replay/0", "learner/0"):
         roles[name].setup()

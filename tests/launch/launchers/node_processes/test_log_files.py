@@ -10,7 +10,7 @@ from callboard.launch.launchers.node_processes.log_files import OutputFile, boun
 
 PROGRAM = """
 import os, pathlib, subprocess, sys
-from callboard.launch.launchers import log_files
+from callboard.launch.launchers.node_processes import log_files
 log = pathlib.Path(sys.argv[1])
 log_files.redirect_output(str(log))
 for day in range(20):

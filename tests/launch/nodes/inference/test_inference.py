@@ -233,7 +233,7 @@ def test_nodes_that_share_a_thread_do_not_wait_for_a_batch(node):
 )
 def test_impossible_settings_are_rejected(options, message):
     with pytest.raises(CallboardError, match=message):
-        experiment_of("impala-cartpole", *options).check()
+        check_experiment(experiment_of("impala-cartpole", *options))
 
 
 def test_the_graph_lists_the_calls_between_nodes():
