@@ -47,6 +47,7 @@ def test_two_agents_learn_with_algorithms_and_spaces_of_their_own(tmp_path):
     assert all(f'"{name}"' in rows for name in ("agent/left/episode_return", "evaluator/left/return"))
 
 
+@pytest.mark.slow
 def test_a_policy_plays_against_snapshots_of_itself(tmp_path):
     policies = {"main": {}, "past": Snapshots("main", every=500, keep=2), "other": RandomPolicy()}
     mapping = {"left": "main", "right": {"main": 1, "past": 1, "other": 1}}

@@ -144,6 +144,7 @@ def test_an_inline_session_does_all_that_it_can(experiment, said):
         session.train(steps=1)
 
 
+@pytest.mark.slow
 def test_training_in_pieces_gives_the_same_weights_as_in_one_piece(experiment, tmp_path, said):
     weights = []
     for name, pieces in (("whole", [2000]), ("pieces", [1008, 16, 496, 480]), ("run", [])):

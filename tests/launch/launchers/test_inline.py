@@ -71,6 +71,7 @@ def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
     assert len(final) == 2
 
 
+@pytest.mark.slow
 def test_schedules_follow_the_steps_of_the_run_and_continue_after_a_resume(tmp_path):
     small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
     rates = ["--agent.entropy-cost={start: 4000, steps: 4000}", "--agent.optimizer.learning-rate={start: 0.001}"]
@@ -101,6 +102,7 @@ class SlowEnvironment(gymnasium.Env):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
+@pytest.mark.slow
 def test_a_run_of_slow_steps_shows_its_progress_between_reports(tmp_path):
     small = ["--actors=1", "--envs-per-actor=1", "--agent.network.hidden-sizes=[4]", "--no-evaluator"]
     options = [f"--env={__name__}:SlowEnvironment", *small, f"--run-dir={tmp_path}", "--max-steps=150"]

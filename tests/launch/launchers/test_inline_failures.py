@@ -27,7 +27,14 @@ class FailsLater(gymnasium.Wrapper):
         return super().step(action)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(0), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("boom"),
+        pytest.param(SystemExit(0), marks=pytest.mark.slow),
+        pytest.param(KeyboardInterrupt(), marks=pytest.mark.slow),
+    ],
+)
 def test_an_environment_that_raises_loses_nothing_that_was_learned(tmp_path, error):
     experiment = Experiment(
         Impala(batch_size=2, unroll_length=5),

@@ -100,6 +100,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     assert run.leftovers() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
     settings = [

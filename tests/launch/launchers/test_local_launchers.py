@@ -52,8 +52,8 @@ def test_with_eager_a_debugger_stops_in_every_loss_and_every_action(monkeypatch,
     seen = {"losses": [], "actions": []}
     loss, act = Impala.loss, ImpalaPolicy.__call__
 
-    def visible_loss(self, network, sample, *others):
-        output = loss(self, network, sample, *others)
+    def visible_loss(self, *arguments, **named):
+        output = loss(self, *arguments, **named)
         seen["losses"].append(float(output.loss))
         return output
 
