@@ -198,6 +198,7 @@ def test_settings_that_messages_name_exist_and_take_the_value():
     assert tried > 20
 
 
+@pytest.mark.slow
 def test_extras_that_messages_install_exist():
     known = set(re.findall(r"^([\w-]+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
     found = [(text.place, extra) for path in SOURCES for text in texts_of(path) for extra in EXTRA.findall(text.text)]

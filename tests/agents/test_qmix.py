@@ -264,6 +264,7 @@ class Turns(gymnasium.Env):
         return {"a": own, "b": own, "present": np.array([1, self._time % 3 > 0], np.float32)}
 
 
+@pytest.mark.slow
 def test_a_run_trains_a_team_with_masks_and_members_that_come_and_go(tmp_path):
     options = {"max_steps": 300, "envs_per_actor": 2, "evaluator": False}
     agent = small(**{"replay.min_size": 20, "replay.samples_per_insert": 4, "batch_size": 4})

@@ -23,6 +23,9 @@ from callboard.launch.settings import read_experiment
 STEPS = 1500
 
 
+pytestmark = pytest.mark.slow
+
+
 def counters_of(checkpoint):
     sources = json.loads((checkpoint / "counters.json").read_text())
     return {name: sum(counts.get(name, 0) for counts in sources.values()) for name in ("environment_steps", "episodes")}

@@ -98,6 +98,7 @@ def test_epochs_end_early_where_the_policy_has_moved_far():
         assert metrics["epochs"] in expected
 
 
+@pytest.mark.slow
 def test_accumulated_minibatches_are_one_larger_minibatch():
     settings = {"unroll_length": 5, "batch_size": 4, "epochs": 2, "optimizer.learning_rate": 0.1}
     sample = random_sample(np.random.default_rng(0), from_values(Ppo, settings), DISCRETE)

@@ -70,5 +70,6 @@ def check_all():
         check_batches(strategy)
 
 
+@pytest.mark.slow
 def test_replicas_agree_on_the_whole_batch(on_two_devices):
     on_two_devices(__file__, "check_all")

@@ -180,6 +180,7 @@ def exported(case, exports):
     return exports(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*FAST, *map(slow, SLOW)])
 def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
     directory, actions = exported
