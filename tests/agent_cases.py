@@ -8,52 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from small_updates import CLIPPED, PLAIN, SAC_EPSILON, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
 
-CLIPPED_TO = 0.05
-"""Norm to which the gradients of small updates are clipped; all are longer."""
 CARTPOLE = ("CartPole-v1", 475, 400_000)
 PENDULUM = ("Pendulum-v1", -200, 20_000)
 BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
-
-# With a large epsilon an optimizer's update shows how long a gradient was, which Adam's first one does not.
-_SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,), "network.normalize_observations": True}
-_SMALL: dict[str, Any] = {**_SIZES, "optimizer.epsilon": 1.0}
-_SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
-_PLAIN = {"normalize_rewards": False, "optimizer.name": "rmsprop"}
-_CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
-
-_SMALL_APEX: dict[str, Any] = {
-    **_SMALL,
-    **_CLIPPED,
-    "n_step": 3,
-    "network.stream_size": 0,
-    "optimizer.learning_rate": 1.0,
-    "target_update_period": 1,
-}
-_SMALL_TEAM: dict[str, Any] = {
-    **_SMALL,
-    "network.normalize_observations": False,
-    **_CLIPPED,
-    "burn_in": 2,
-    "trace_length": 6,
-    "period": 3,
-    "network.lstm_size": 3,
-    "optimizer.learning_rate": 1.0,
-    "target_update_period": 1,
-}
-
-
-class SmallUpdate(NamedTuple):
-    """An agent so small that its update is compared in float64 on several devices, and by several learners."""
-
-    settings: Mapping[str, Any]
-    """Fields of the agent: batches of 8, and one gradient in an update, clipped to `CLIPPED_TO` where possible."""
-    transitions: int
-    """Number of transitions in an item of the batch."""
-    continuous: bool = False
-    """Whether actions are vectors, not integers."""
-    slow: bool = False
-    """Whether other small updates have the same parts, so that it need not be compared in the fast tests."""
 
 
 class AgentCase(NamedTuple):
@@ -104,9 +63,9 @@ AGENT_CASES = (
         small_updates={
             "impala": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
-                    **_PLAIN,
+                    **SMALL,
+                    **CLIPPED,
+                    **PLAIN,
                     "unroll_length": 5,
                     "network.core": "lstm",
                     "network.lstm_size": 3,
@@ -127,7 +86,7 @@ AGENT_CASES = (
         small_updates={
             # It has IMPALA's parts, but for the policy's loss.
             "appo": SmallUpdate(
-                {**_SMALL, **_CLIPPED, **_PLAIN, "unroll_length": 5, "optimizer.learning_rate": 0.1},
+                {**SMALL, **CLIPPED, **PLAIN, "unroll_length": 5, "optimizer.learning_rate": 0.1},
                 transitions=5,
                 slow=True,
             )
@@ -145,16 +104,16 @@ AGENT_CASES = (
             "--replay-shards=2": "was saved in 1 shard.*replay_shards 1",
         },
         small_updates={
-            "apex": SmallUpdate(_SMALL_APEX, transitions=3),
+            "apex": SmallUpdate(SMALL_APEX, transitions=3),
             # The losses differ, and the rest is the same.
             "apex-categorical": SmallUpdate(
-                {**_SMALL_APEX, "distribution": "categorical", "atoms": 5}, transitions=3, slow=True
+                {**SMALL_APEX, "distribution": "categorical", "atoms": 5}, transitions=3, slow=True
             ),
             "apex-quantile": SmallUpdate(
-                {**_SMALL_APEX, "distribution": "quantile", "atoms": 5}, transitions=3, slow=True
+                {**SMALL_APEX, "distribution": "quantile", "atoms": 5}, transitions=3, slow=True
             ),
             "apex-implicit": SmallUpdate(
-                {**_SMALL_APEX, "distribution": "implicit", "atoms": 5, "noisy": True}, transitions=3, slow=True
+                {**SMALL_APEX, "distribution": "implicit", "atoms": 5, "noisy": True}, transitions=3, slow=True
             ),
         },
         prioritized=True,
@@ -169,15 +128,15 @@ AGENT_CASES = (
         small_updates={
             # It has PPO's networks and IMPALA's loss of the policy.
             "a2c": SmallUpdate(
-                {**_SMALL, **_CLIPPED, **_PLAIN, "unroll_length": 5, "optimizer.learning_rate": 1.0},
+                {**SMALL, **CLIPPED, **PLAIN, "unroll_length": 5, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
             ),
             "a2c-gaussian": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
-                    **_PLAIN,
+                    **SMALL,
+                    **CLIPPED,
+                    **PLAIN,
                     "unroll_length": 5,
                     "optimizer.learning_rate": 1.0,
                     "network.core": "lstm",
@@ -217,9 +176,9 @@ AGENT_CASES = (
             # The losses differ by the distribution alone.
             "ppo": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
-                    **_PLAIN,
+                    **SMALL,
+                    **CLIPPED,
+                    **PLAIN,
                     "unroll_length": 5,
                     "epochs": 1,
                     "minibatches": 1,
@@ -230,9 +189,9 @@ AGENT_CASES = (
             ),
             "ppo-gaussian": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
-                    **_PLAIN,
+                    **SMALL,
+                    **CLIPPED,
+                    **PLAIN,
                     "unroll_length": 5,
                     "epochs": 1,
                     "minibatches": 1,
@@ -260,8 +219,8 @@ AGENT_CASES = (
             # It has Ape-X's priorities and a core such as IMPALA's.
             "r2d2": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
+                    **SMALL,
+                    **CLIPPED,
                     "n_step": 2,
                     "burn_in": 2,
                     "trace_length": 6,
@@ -287,7 +246,7 @@ AGENT_CASES = (
         changed_replay={"--agent.trace-length=6": "was made with another signature"},
         small_updates={
             # A single agent is a team of one.  It has R2D2's sequences.
-            "qmix": SmallUpdate({**_SMALL_TEAM, "mixing_size": 3, "hypernetwork_size": 0}, transitions=8, slow=True)
+            "qmix": SmallUpdate({**SMALL_TEAM, "mixing_size": 3, "hypernetwork_size": 0}, transitions=8, slow=True)
         },
         limited_env="CartPole-v1",
     ),
@@ -299,7 +258,7 @@ AGENT_CASES = (
         evaluate_every=10_000,
         short=dict(burn_in=0, trace_length=8, period=5),
         changed_replay={"--agent.trace-length=6": "was made with another signature"},
-        small_updates={"vdn": SmallUpdate(_SMALL_TEAM, transitions=8, slow=True)},
+        small_updates={"vdn": SmallUpdate(SMALL_TEAM, transitions=8, slow=True)},
         limited_env="CartPole-v1",
     ),
     AgentCase(
@@ -312,8 +271,8 @@ AGENT_CASES = (
         small_updates={
             "sac": SmallUpdate(
                 {
-                    **_SIZES,
-                    **_SAC_EPSILON,
+                    **SIZES,
+                    **SAC_EPSILON,
                     "actor_optimizer.learning_rate": 0.1,
                     "critic_optimizer.learning_rate": 0.2,
                     "temperature_optimizer.learning_rate": 0.3,
@@ -324,8 +283,8 @@ AGENT_CASES = (
             # The losses differ, and the rest is the same.
             "sac-discrete": SmallUpdate(
                 {
-                    **_SIZES,
-                    **_SAC_EPSILON,
+                    **SIZES,
+                    **SAC_EPSILON,
                     "actor_optimizer.learning_rate": 0.1,
                     "critic_optimizer.learning_rate": 0.2,
                     "temperature_optimizer.learning_rate": 0.3,
@@ -352,7 +311,7 @@ AGENT_CASES = (
             # It has SAC's parts.
             "d4pg": SmallUpdate(
                 {
-                    **_SIZES,
+                    **SIZES,
                     "n_step": 3,
                     "atoms": 5,
                     "value_min": -2.0,
@@ -386,7 +345,7 @@ AGENT_CASES = (
             # It has D4PG's critic, and a third loss as SAC.
             "dmpo": SmallUpdate(
                 {
-                    **_SIZES,
+                    **SIZES,
                     "n_step": 3,
                     "atoms": 5,
                     "value_min": -2.0,
@@ -429,11 +388,11 @@ AGENT_CASES = (
         changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
         small_updates={
             # It has PPO's networks.
-            "bc": SmallUpdate({**_SMALL, **_CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, slow=True),
+            "bc": SmallUpdate({**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, slow=True),
             "bc-gaussian": SmallUpdate(
                 {
-                    **_SMALL,
-                    **_CLIPPED,
+                    **SMALL,
+                    **CLIPPED,
                     "trace_length": 4,
                     "network.core": "lstm",
                     "network.lstm_size": 3,
@@ -456,7 +415,7 @@ AGENT_CASES = (
         small_updates={
             "td3_bc": SmallUpdate(
                 {
-                    **_SIZES,
+                    **SIZES,
                     "actor_optimizer.epsilon": 1.0,
                     "critic_optimizer.epsilon": 1.0,
                     "actor_optimizer.learning_rate": 0.1,
@@ -482,7 +441,7 @@ AGENT_CASES = (
             # It has SAC's parts.
             "td3": SmallUpdate(
                 {
-                    **_SIZES,
+                    **SIZES,
                     "actor_optimizer.epsilon": 1.0,
                     "critic_optimizer.epsilon": 1.0,
                     "actor_optimizer.learning_rate": 0.1,

@@ -9,7 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from agent_cases import CLIPPED_TO, SMALL_UPDATES
+from agent_cases import SMALL_UPDATES
+from small_updates import CLIPPED_TO
 
 from callboard.agents.metric_names import LEARNER_METRICS
 
