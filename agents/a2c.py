@@ -3,11 +3,11 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
-from ..data import Layout, Nest, Sample, Timestep, Update
+from ..data import Layout, Sample, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network, policy_value_network
 from ..networks.heads.popart import updated_return_scale
@@ -21,38 +21,13 @@ from .learning.on_policy import FreshBatches, check_sizes, joined
 from .learning.reward_normalizer import returns_discount
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
-from .losses.replicas import sum_over_replicas
+from .losses.replicas import global_mean, sum_over_replicas
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.network_inputs import sequence_inputs
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .settings.a2c_settings import A2CSettings
-
-
-class A2CExtras(NamedTuple):
-    """What the behavior policy adds to the record."""
-
-    log_prob: Any
-    """`[B]`, log-probability of the action; it reveals weights that are not finite."""
-    gaussian: Any
-    """`[B, D]`, numbers of the action before scaling and clipping to the environment's bounds; `()` if it has none."""
-    previous_reward: Any = ()
-    """See `ActingNetwork.previous_reward`."""
-
-
-class A2CPolicy(PpoPolicy):
-    """PPO's policy without the discounted returns, so that its recurrent state is the network's."""
-
-    def initial_state(self, batch_size: int) -> Nest:
-        return self._acting.initial_state(batch_size)
-
-    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(timestep, state)
-        chosen, log_prob = self._choose(outputs, timestep.observation, slot, seed)
-        extras = A2CExtras(log_prob, self._actions.numbers(chosen), self._acting.previous_reward(timestep))
-        action = self._actions.to_environment(chosen)
-        return action, extras, self._acting.carry(state, action)
 
 
 class A2CLearner(tf.Module):
@@ -128,8 +103,8 @@ class A2C(A2CSettings, Agent):
         network = policy_value_network(spec, **vars(self.network), **self.deviation)
         return PpoNetworks(network, spec, self.normalize_rewards)
 
-    def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
-        return A2CPolicy(networks, self.discount, mode, self.frame_stack)
+    def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
+        return PpoPolicy(networks, mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)
@@ -171,9 +146,8 @@ class A2C(A2CSettings, Agent):
           *samples: the parts.
           seen: those whose observations the statistics then also have; None for these parts.
         """
-        sample, returns = joined(samples), networks.returns
-        reward = sample.record.reward if returns is None else returns.normalized(sample).record.reward
-        output = self.sequences_loss(networks, sample, reward)
+        sample = joined(samples)
+        output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward)
         seen = samples if seen is None else seen
         if networks.network.normalizer is not None and seen:
             # Not earlier, since the gradient is that of the policy that acted.
@@ -203,13 +177,7 @@ class A2C(A2CSettings, Agent):
             advantage_t = standardized(advantage_t, valid_t, sum_over_replicas)
         chosen = networks.actions.from_record(record.action, record.extras.gaussian)
         log_prob_t, entropy_t = networks.actions.evaluate(head, observation_t, chosen)
-        # Dividing by T times the global B, not by this replica's valid transitions, makes the sum over the replicas
-        # the mean of the whole batch.
-        scale = 1.0 / (self.unroll_length * self.batch_size)
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.unroll_length * self.batch_size, dtype)
         policy_part = mean(policy_gradient_loss(log_prob_t, advantage_t, valid_t))
         value_part = mean(value_loss(head.value / scale_t, target_t / scale_t, valid_t))
         entropy_part = mean(entropy_loss(entropy_t, valid_t))

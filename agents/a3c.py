@@ -18,7 +18,7 @@ from ..errors import CallboardError
 from ..networks.factory import check_network
 from ..networks.network import Network
 from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
-from .a2c import A2C, A2CPolicy
+from .a2c import A2C
 from .agent import Agent, Mode
 from .gradient_step import GradientStep, LossOutput, Objective
 from .learning.fast_function import CompiledOnFirstCall
@@ -27,7 +27,7 @@ from .learning.live_settings import with_value
 from .learning.reward_normalizer import returns_discount
 from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
-from .policies.ppo_policy import PpoNetworks
+from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .schedules import Schedule
 from .settings.a2c_settings import AdvantageSettings
 from .settings.a3c_settings import A3CSettings
@@ -47,11 +47,11 @@ class A3CNetworks(PpoNetworks):
         self.entropy_cost = tf.Variable(first, trainable=False, dtype=tf.keras.backend.floatx(), name="entropy_cost")
 
 
-class A3CPolicy(A2CPolicy):
+class A3CPolicy(PpoPolicy):
     """A2C's policy, with all variables that a worker's gradient depends on."""
 
-    def __init__(self, networks: A3CNetworks, discount: float, mode: Mode, frame_stack: int = 1):
-        super().__init__(networks, discount, mode, frame_stack)
+    def __init__(self, networks: A3CNetworks, mode: Mode, frame_stack: int = 1):
+        super().__init__(networks, mode, frame_stack)
         self.entropy_cost = networks.entropy_cost
         self.returns = networks.returns
 
@@ -144,7 +144,7 @@ class A3C(A3CSettings, Agent):
         return A3CNetworks(network, layout.spec, self.normalize_rewards, self.entropy_cost)
 
     def make_policy(self, networks: A3CNetworks, mode: Mode) -> A3CPolicy:
-        return A3CPolicy(networks, self.discount, mode, self.frame_stack)
+        return A3CPolicy(networks, mode, self.frame_stack)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")

@@ -30,7 +30,7 @@ from .losses.munchausen import expected_value, munchausen_bonus, munchausen_step
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, bootstrapped, double_q_target, td_error, td_loss
-from .losses.replicas import global_index, largest_over_replicas
+from .losses.replicas import global_index, global_mean, largest_over_replicas
 from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete
 from .settings.apex_settings import ApexSettings
@@ -225,12 +225,7 @@ class Apex(ApexSettings, Agent):
         weight = importance_weights(
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
         )
-        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-        scale = 1.0 / self.batch_size
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
-
+        mean = global_mean(self.batch_size, delta.dtype)
         shown: dict[str, tf.Tensor] = {}
         if distribution.kind == "none":
             loss_t = td_loss(delta, weight, self.huber, actions.composed)

@@ -18,6 +18,7 @@ from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .losses.behavioral_cloning import imitation_loss
+from .losses.replicas import global_mean
 from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.network_inputs import ActingNetwork, sequence_inputs
@@ -131,12 +132,7 @@ class BC(BCSettings, Agent):
         chosen = networks.actions.from_environment(record.action, tf.keras.backend.floatx())
         log_prob_t, entropy_t = networks.actions.evaluate(self._bounded(head), observation_t, chosen)
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        # Dividing by T times the global B makes the sum over the replicas the mean of the whole batch.
-        scale = 1.0 / (self.trace_length * self.batch_size)
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, log_prob_t.dtype))
-
+        mean = global_mean(self.trace_length * self.batch_size, log_prob_t.dtype)
         if network.normalizer is not None:
             network.normalizer.update(record.observation)
         metrics = {"log_prob": mean(log_prob_t), "entropy": mean(entropy_t), "valid_fraction": mean(valid_t)}

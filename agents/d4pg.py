@@ -10,16 +10,18 @@ from ..data import Layout, Sample
 from ..networks.actor_critics.deterministic_actor_critic import CategoricalCritic, deterministic_actor_critic
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights_every
-from ..replay import TransitionReplay, stacked_spec
+from ..replay import stacked_spec
 from ..transitions import valid_transitions
-from .agent import Agent, Mode
+from .agent import Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
-from .learning.reward_normalizer import make_reward_normalizer, returns_discount
+from .learning.reward_normalizer import make_reward_normalizer
+from .learning.transition_agent import TransitionAgent
 from .learning.value_range import ValueRange, check_support
 from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
+from .losses.replicas import global_mean
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
@@ -27,7 +29,7 @@ from .settings.d4pg_settings import D4PGSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class D4PG(D4PGSettings, Agent):
+class D4PG(D4PGSettings, TransitionAgent):
     """The D4PG agent."""
 
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
@@ -47,24 +49,12 @@ class D4PG(D4PGSettings, Agent):
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
         return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
 
-    def make_replay(self, layout: Layout) -> TransitionReplay:
-        batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(
-            layout,
-            self.replay,
-            self.batch_size,
-            batches,
-            stack=self.frame_stack,
-            n_step=self.n_step,
-            returns_discount=returns_discount(self),
-        )
-
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
     ) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
+        steps = self.learner_steps(layout)
 
         def update_targets(steps: tf.Tensor) -> None:
             copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
@@ -112,12 +102,7 @@ class D4PG(D4PGSettings, Agent):
         )
         taken = learned.critic(x_0, learned.bounds.from_environment(record.action[0], dtype))
         value_0 = mean_value(learned.critic(x_0, unit_0), values)
-        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-        scale = 1.0 / self.batch_size
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.batch_size, dtype)
         losses = {
             "critic_loss": mean(categorical_loss(taken, target, steps.valid)),
             "actor_loss": mean(deterministic_policy_loss(value_0, steps.valid)),

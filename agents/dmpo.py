@@ -22,12 +22,13 @@ from ..networks.distributions import DiagonalGaussian
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights_every
-from ..replay import TransitionReplay, stacked_spec
+from ..replay import stacked_spec
 from ..transitions import valid_transitions
-from .agent import Agent, Mode
+from .agent import Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
-from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
+from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer
+from .learning.transition_agent import TransitionAgent
 from .learning.value_range import ValueRange, check_support
 from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.mpo import (
@@ -38,7 +39,7 @@ from .losses.mpo import (
     out_of_bounds_cost,
 )
 from .losses.n_step import n_step_window, take_along_time
-from .losses.replicas import global_index
+from .losses.replicas import global_index, global_mean
 from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
 from .optimizers import make_objective
@@ -87,7 +88,7 @@ class DMPOPolicy(tf.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class DMPO(DMPOSettings, Agent):
+class DMPO(DMPOSettings, TransitionAgent):
     """The DMPO agent."""
 
     live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "dual"))
@@ -116,22 +117,10 @@ class DMPO(DMPOSettings, Agent):
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")
 
-    def make_replay(self, layout: Layout) -> TransitionReplay:
-        batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(
-            layout,
-            self.replay,
-            self.batch_size,
-            batches,
-            stack=self.frame_stack,
-            n_step=self.n_step,
-            returns_discount=returns_discount(self),
-        )
-
     def make_learner(self, networks: DMPONetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
+        steps = self.learner_steps(layout)
 
         def update_targets(steps: tf.Tensor) -> None:
             copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
@@ -205,12 +194,7 @@ class DMPO(DMPOSettings, Agent):
         actor_loss += kl_penalty(improved.kl_stddev, duals.alpha_stddev)
         dual_loss = temperature_loss + multiplier_loss(improved.kl_mean, duals.alpha_mean, self.epsilon_mean)
         dual_loss += multiplier_loss(improved.kl_stddev, duals.alpha_stddev, self.epsilon_stddev)
-        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-        scale = 1.0 / self.batch_size
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.batch_size, dtype)
         losses = {
             "critic_loss": mean(categorical_loss(taken, target, steps.valid)),
             "actor_loss": mean(where_valid(bootstraps, actor_loss)),

@@ -22,6 +22,7 @@ from .gradient_step import LossOutput
 from .learning.on_policy import acting_network
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
+from .losses.replicas import global_mean
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .optimizers import make_objective
@@ -174,27 +175,19 @@ class Impala(ImpalaSettings, Agent):
         scale_t = updated_return_scale(network, targets.vs, valid_t, observation_t)
         targets = targets._replace(advantages=targets.advantages / scale_t, td_errors=targets.td_errors / scale_t)
 
-        def total(per_element: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_sum(tf.cast(per_element, dtype))
-
-        # Sums over time and batch, as in the paper.  The regularization loss is per transition.
-        policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
-        policy_part = total(policy_terms.loss)
-        baseline_part = total(value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t))
-        entropy_part = total(entropy_loss(entropy_t, valid_t))
         transitions = self.unroll_length * self.batch_size
+        mean = global_mean(transitions, dtype)
+        policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
+        policy_part = mean(policy_terms.loss)
+        baseline_part = mean(value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t))
+        entropy_part = mean(entropy_loss(entropy_t, valid_t))
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
-        loss += transitions * network.regularization_loss()
-
-        # Dividing by T times the global B, not by this replica's valid transitions, makes the sum over the replicas
-        # the mean of the whole batch.
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return total(per_element) / transitions
-
+        # The paper's loss is the sum over time and batch.
+        loss = transitions * (loss + network.regularization_loss())
         metrics = {
-            "policy_loss": policy_part / transitions,
-            "baseline_loss": baseline_part / transitions,
-            "entropy": -entropy_part / transitions,
+            "policy_loss": policy_part,
+            "baseline_loss": baseline_part,
+            "entropy": -entropy_part,
             "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
             "valid_fraction": mean(valid_t),

@@ -18,9 +18,10 @@ from .gradient_step import LossOutput
 from .learning.on_policy import check_sizes
 from .learning.ppo_learner import PpoLearner, Rates
 from .learning.ppo_rollout import Rollout, make_rollout
-from .learning.reward_normalizer import normalization_discount
+from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
+from .losses.replicas import global_mean
 from .losses.rewards import learning_reward
 from .optimizers import make_split_optimizer
 from .policies.action_checks import check_discrete_or_bounded
@@ -75,7 +76,7 @@ class Ppo(PpoSettings, Agent):
                 f"{type(self).__name__}.make_networks gives {type(networks).__name__}: let it give "
                 "PpoNetworks(network, layout.spec, self.normalize_rewards)"
             )
-        return PpoPolicy(networks, normalization_discount(self), mode, self.frame_stack)
+        return PpoPolicy(networks, mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)
@@ -91,6 +92,7 @@ class Ppo(PpoSettings, Agent):
             batches=1 + self.max_policy_lag,
             max_policy_lag=self.max_policy_lag,
             stack=self.frame_stack,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
@@ -151,13 +153,7 @@ class Ppo(PpoSettings, Agent):
         valid_t, dtype = rollout.valid, outputs.value.dtype
         log_prob_t, entropy_t = networks.actions.evaluate(outputs, rollout.inputs.observation, rollout.action)
         log_ratio_t = log_ratio(log_prob_t, rollout.log_prob, valid_t)
-        # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the
-        # replicas the loss of the whole minibatch.
-        scale = self.minibatches / (self.unroll_length * self.batch_size)
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.unroll_length * self.batch_size / self.minibatches, dtype)
         policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip))
         value_scale = return_scale(network, rollout.inputs.observation)
         value, target = outputs.value / value_scale, rollout.target / value_scale

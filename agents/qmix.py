@@ -27,6 +27,7 @@ from .learning.q_learning import QNetworks, check_sequences, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.n_step import n_step_sequence, take_along_time
 from .losses.q_learning import action_value, bootstrapped, double_q_value, td_loss
+from .losses.replicas import global_mean
 from .losses.rewards import learning_reward
 from .policies.qmix_policy import QmixPolicy, TeamValues
 from .registry import agent_name
@@ -125,10 +126,7 @@ class Qmix(QmixSettings, Agent):
         target_t = bootstrapped(steps, take_along_time(total_target, steps.index))
         delta_t = tf.where(valid_t, target_t - total, tf.zeros_like(total))
 
-        def mean(per_step: tf.Tensor) -> tf.Tensor:
-            # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-            return tf.reduce_sum(tf.cast(per_step, total.dtype)) / (self.batch_size * self.trace_length)
-
+        mean = global_mean(self.batch_size * self.trace_length, total.dtype)
         loss = self.trace_length * (mean(td_loss(delta_t)) + online.network.regularization_loss())
         metrics = {"td_error": mean(tf.abs(delta_t)), "value": mean(total), "valid_fraction": mean(valid_t)}
         return LossOutput(loss, metrics)

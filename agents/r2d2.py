@@ -20,7 +20,7 @@ from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_s
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
-from .losses.replicas import largest_over_replicas
+from .losses.replicas import global_mean, largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .policies.action_checks import check_discrete
@@ -126,11 +126,8 @@ class R2D2(R2D2Settings, Agent):
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
         )
 
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-            size = self.batch_size * (self.trace_length if per_element.shape.rank == 2 else 1)
-            return tf.reduce_sum(tf.cast(per_element, delta_t.dtype)) / size
-
+        mean = global_mean(self.batch_size * self.trace_length, delta_t.dtype)
+        mean_of_sequences = global_mean(self.batch_size, delta_t.dtype)
         # A mean over sequences of sums over time.  The regularization loss is per transition.
         loss = self.trace_length * (
             mean(td_loss(delta_t, weight, composed=actions.composed)) + networks.online.regularization_loss()
@@ -139,7 +136,7 @@ class R2D2(R2D2Settings, Agent):
         metrics = {
             "td_error": mean(error_t),
             "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
-            "importance_weight": mean(weight),
+            "importance_weight": mean_of_sequences(weight),
             "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics, self._priority(error_t, valid_t))

@@ -23,17 +23,18 @@ from ..networks.actor_critics.composed_actor_critic import ComposedActorCritic
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import copy_weights, move_weights
-from ..replay import TransitionReplay, stacked_spec
+from ..replay import stacked_spec
 from ..transitions import valid_transitions
-from .agent import Agent, Mode
+from .agent import Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput, Objective
 from .learning.actor_critic_checks import check_networks
-from .learning.reward_normalizer import make_reward_normalizer, returns_discount
+from .learning.reward_normalizer import make_reward_normalizer
 from .learning.sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
+from .learning.transition_agent import TransitionAgent
 from .losses.discrete_soft_actor_critic import discrete_actor_loss, discrete_soft_target, expected_log_prob
 from .losses.q_learning import action_value
-from .losses.replicas import global_index
+from .losses.replicas import global_index, global_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizer_settings import OptimizerSettings
@@ -64,7 +65,7 @@ class SoftTerms(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sac(SacSettings, Agent):
+class Sac(SacSettings, TransitionAgent):
     """The SAC agent."""
 
     live: ClassVar[tuple[str, ...]] = tuple(
@@ -94,22 +95,11 @@ class Sac(SacSettings, Agent):
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")
 
-    def make_replay(self, layout: Layout) -> TransitionReplay:
-        batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(
-            layout,
-            self.replay,
-            self.batch_size,
-            batches,
-            stack=self.frame_stack,
-            returns_discount=returns_discount(self),
-        )
-
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
         # The critic may have other weights than at first, those of another run.
         copy_weights(learned.critic, learned.target_critic)
-        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
+        steps = self.learner_steps(layout)
 
         def update_target(steps: tf.Tensor) -> None:
             # The first step is one of the targets and of the policy, too.
@@ -149,12 +139,7 @@ class Sac(SacSettings, Agent):
             networks.normalizer.update(_observation(sample, 0), leading=1)
         dtype = networks.log_alpha.dtype
         terms = self.terms(networks, sample, seed)
-        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-        scale = 1.0 / self.batch_size
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.batch_size, dtype)
         losses = {
             "critic_loss": mean(terms.critic_loss),
             "actor_loss": mean(terms.actor_loss),

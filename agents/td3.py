@@ -12,14 +12,15 @@ from ..networks.actor_critics.deterministic_actor_critic import DeterministicAct
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..networks.target_update import move_weights
-from ..replay import TransitionReplay, stacked_spec
+from ..replay import stacked_spec
 from ..transitions import valid_transitions
-from .agent import Agent, Mode
+from .agent import Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
-from .learning.reward_normalizer import make_reward_normalizer, returns_discount
+from .learning.reward_normalizer import make_reward_normalizer
+from .learning.transition_agent import TransitionAgent
 from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
-from .losses.replicas import global_index
+from .losses.replicas import global_index, global_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
@@ -29,7 +30,7 @@ from .settings.td3_settings import TD3Settings
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3(TD3Settings, Agent):
+class TD3(TD3Settings, TransitionAgent):
     """The TD3 agent."""
 
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
@@ -46,23 +47,12 @@ class TD3(TD3Settings, Agent):
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
         return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
 
-    def make_replay(self, layout: Layout) -> TransitionReplay:
-        batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(
-            layout,
-            self.replay,
-            self.batch_size,
-            batches,
-            stack=self.frame_stack,
-            returns_discount=returns_discount(self),
-        )
-
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
     ) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
+        steps = self.learner_steps(layout)
         policy_variables = learned.policy.trainable_variables
         actor = make_objective("actor_loss", policy_variables, self.actor_optimizer, max(1, steps // self.policy_delay))
 
@@ -118,12 +108,7 @@ class TD3(TD3Settings, Agent):
         taken_t = bounds.from_environment(record.action[0], dtype)
         taken = networks.critic(x_t, taken_t)
         value_t = networks.critic(x_t, unit_t).q1
-        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
-        scale = 1.0 / self.batch_size
-
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
-
+        mean = global_mean(self.batch_size, dtype)
         losses = {
             "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
             "actor_loss": mean(self.policy_loss(value_t, unit_t, taken_t, valid_t)),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tree
 
-from ...data import Nest, Record, Sample
+from ...data import Nest, Sample
 from ...networks.heads.popart import updated_return_scale
 from ...networks.network import Inputs
 from ...networks.random_streams import Stream, stream_seed
@@ -47,7 +47,7 @@ class Rollout(NamedTuple):
 def observation_values(networks: PpoNetworks, sample: Sample) -> tf.Tensor:
     """Returns the values `[T + 1, B]` of a sample's observations."""
     record = sample.record
-    inputs, state = sequence_inputs(record, sample.state.network)
+    inputs, state = sequence_inputs(record, sample.state)
     outputs, _ = networks.network.unroll(inputs, state, record.first)
     return outputs.value
 
@@ -73,17 +73,17 @@ def make_rollout(
       learning_reward: maps rewards to those that are learned from; the network takes previous rewards as they are.
     """
     sample = joined(samples)
-    record, state = sample.record, sample.state
+    record = sample.record
     value = tf.concat(values, axis=1)
     valid_t = valid_transitions(record.first, record.last, record.discount)
     estimates = gae(
         values=value,
-        r_t=_normalized_reward(networks, record, learning_reward(record.reward), state.reset),
+        r_t=learning_reward(networks.normalized(sample).record.reward),
         discount_t=discount * tf.cast(record.discount, value.dtype),
         valid_t=valid_t,
         lambda_=gae_lambda,
     )
-    inputs, core = sequence_inputs(record, state.network)
+    inputs, core = sequence_inputs(record, sample.state)
     inputs = tree.map_structure(lambda leaf: leaf[:-1], inputs)
     scale_t = updated_return_scale(networks.network, estimates.targets, valid_t, inputs.observation)
     advantages = estimates.advantages / scale_t
@@ -126,12 +126,3 @@ def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed
     chosen = order[number * columns :][:columns]
     selected = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), rollout._replace(state=()))
     return selected._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), rollout.state))
-
-
-def _normalized_reward(networks: PpoNetworks, record: Record, reward: tf.Tensor, reset: tf.Tensor) -> tf.Tensor:
-    if networks.returns is None:
-        return reward
-    # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
-    resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
-    networks.returns.update(record.extras.discounted_return, weight=~resets)
-    return networks.returns(reward)

@@ -3,6 +3,7 @@
 Call these functions in a replica context or outside of any strategy.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -33,3 +34,20 @@ def global_index(batch_size: Any) -> tf.Tensor:
     """
     replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
     return replica * batch_size + tf.range(batch_size)
+
+
+def global_mean(count: int | float, dtype: tf.DType) -> Callable[[Any], tf.Tensor]:
+    """Returns a function that maps a replica's values, of any shape, to their part of the mean over the global batch.
+
+    Dividing by the elements of the global batch, and not by those of this replica or by its valid transitions, makes
+    the sum over the replicas the mean of the whole batch.
+
+    Args:
+      count: elements of the global batch.
+      dtype: floating type of the mean.
+    """
+
+    def mean(values: Any) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(values, dtype)) / tf.cast(count, dtype)
+
+    return mean

@@ -6,7 +6,7 @@ import numpy as np
 import small_worlds
 from dm_env import specs as dm_specs
 
-from callboard.agents.policies.ppo_policy import PpoExtras, PpoState
+from callboard.agents.policies.ppo_policy import PpoExtras
 from callboard.agents.ppo import Ppo
 from callboard.data import Record, Sample
 from callboard.networks.recurrent import LSTMState
@@ -28,7 +28,7 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
     discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
     discrete = spec is DISCRETE
     lstm = agent.network.core == "lstm"
-    sample = Sample(
+    return Sample(
         record=Record(
             observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
             first=first,
@@ -41,17 +41,12 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
             extras=PpoExtras(
                 log_prob=-1 + 0.5 * rng.normal(size=(steps, batch)),
                 gaussian=() if discrete else rng.normal(size=(steps, batch, 2)),
-                discounted_return=(3 * rng.normal(size=(steps, batch))).astype(np.float32),
             ),
             version=np.zeros((steps, batch, 2), np.int32),
         ),
-        state=PpoState(
-            network=LSTMState(*rng.normal(size=(2, batch, agent.network.lstm_size))) if lstm else (),
-            discounted_return=np.zeros(batch, np.float32),
-            reset=np.zeros(batch, bool),
-        ),
+        state=LSTMState(*rng.normal(size=(2, batch, agent.network.lstm_size))) if lstm else (),
+        discounted_return=(3 * rng.normal(size=(steps, batch))).astype(np.float32),
     )
-    return sample._replace(state=sample.state._replace(reset=rng.random(batch) < ends))
 
 
 def of_step(sample: Sample, step: int) -> Sample:

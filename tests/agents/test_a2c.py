@@ -10,9 +10,9 @@ from dm_env import specs as dm_specs
 from ppo_samples import CONTINUOUS, DISCRETE, layout_of, of_step
 from small_worlds import FixedNetwork
 
-from callboard.agents.a2c import A2C, A2CExtras
+from callboard.agents.a2c import A2C
 from callboard.agents.acting import trace_layout
-from callboard.agents.policies.ppo_policy import PpoNetworks
+from callboard.agents.policies.ppo_policy import PpoExtras, PpoNetworks
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
@@ -36,7 +36,7 @@ def random_sample(rng: Any, agent: A2C, spec: EnvironmentSpec, batch: int, ends:
             action=action.astype(np.int32 if discrete else np.float32),
             reward=(2 * rng.normal(size=(steps, batch))).astype(np.float32),
             discount=discount,
-            extras=A2CExtras(rng.normal(size=(steps, batch)), gaussian),
+            extras=PpoExtras(rng.normal(size=(steps, batch)), gaussian),
             version=np.zeros((steps, batch, 2), np.int32),
         ),
         state=(),

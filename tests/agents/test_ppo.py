@@ -75,14 +75,14 @@ def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
         if number:
             before = samples[number - 1].record
             np.testing.assert_array_equal(sample.record.observation[0], before.observation[-1])
-        np.testing.assert_array_equal(sample.state.reset, before.last[-2] if number else [True, True])
     assert record.first[1:].any(), "no episode has ended"
-    # Discounted returns up to each observation.
+    # Discounted returns up to the reward of each transition.
+    returns = np.concatenate([sample.discounted_return for sample in samples])
     for b in range(2):
         total = 0.0
         for t in range(36):
-            np.testing.assert_allclose(record.extras.discounted_return[t, b], total, rtol=1e-5)
-            total = 0.0 if record.last[t, b] else 0.9 * total + record.reward[t, b]
+            total = (0.0 if record.first[t, b] else 0.9 * total) + record.reward[t, b]
+            np.testing.assert_allclose(returns[t, b], total, rtol=1e-5)
     # The stored states are those that the actor had: values and probabilities from there are those of one long unroll.
     whole, _ = networks.network.unroll(
         inputs(record.observation), networks.network.initial_state(2), tf.constant(record.first)
@@ -176,11 +176,12 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
 
 
 def deviation_of_returns(sample: Sample) -> float:
-    """Of all discounted returns but those of the timesteps that a reset made."""
-    chosen = []
-    for t, b in np.ndindex(*sample.record.reward.shape):
-        if not (sample.record.last[t - 1, b] if t else sample.state.reset[b]):
-            chosen.append(float(sample.record.extras.discounted_return[t, b]))
+    """Of the discounted returns of all valid transitions."""
+    record, chosen = sample.record, []
+    for t, b in np.ndindex(*record.reward.shape):
+        lost = record.first[t + 1, b] and record.discount[t, b] != 0
+        if not (record.last[t, b] or lost):
+            chosen.append(float(sample.discounted_return[t, b]))
     return float(np.std(chosen))
 
 

@@ -11,7 +11,7 @@ from small_worlds import FixedNetwork
 
 from callboard.agents.learning.ppo_rollout import Rollout, make_rollout, select_minibatch
 from callboard.agents.policies.network_inputs import Carried
-from callboard.agents.policies.ppo_policy import PpoNetworks, PpoState
+from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
 from callboard.nested_settings import from_values
 from callboard.networks.heads import PolicyValue
@@ -47,9 +47,7 @@ def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
     number = np.arange(5 * 6, dtype=np.float32).reshape(5, 6, 1).repeat(2, axis=-1)
     state = LSTMState(*(np.arange(6, dtype=np.float32).reshape(6, 1),) * 2) if core == "lstm" else ()
-    sample = sample._replace(
-        record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6), np.zeros(6, bool))
-    )
+    sample = sample._replace(record=sample.record._replace(observation=number), state=state)
     network = WatchingNetwork(state)
     networks = PpoNetworks(network, DISCRETE, False)
     rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
@@ -116,7 +114,7 @@ def test_rewards_are_divided_by_the_deviation_of_returns_and_clipped_to_ten_of_t
     reward = np.where(np.arange(5) == 2, 1000.0, sample.record.reward).astype(np.float32)
     sample = sample._replace(record=sample.record._replace(reward=reward))
     rollout = rollout_of(agent, sample, normalize_advantages=False)
-    scaled = reward / sample.record.extras.discounted_return.std()
+    scaled = reward / sample.discounted_return.std()
     np.testing.assert_allclose(rollout.advantage.numpy().reshape(6, 5), np.clip(scaled, -10, 10), rtol=1e-5)
     assert scaled.max() > 10
 
@@ -125,8 +123,8 @@ def test_the_network_takes_previous_rewards_as_they_are():
     agent = from_values(Ppo, {"unroll_length": 4, "reward_scale": 10.0, "network.core": "lstm", "network.lstm_size": 1})
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE, batch=3)
     record = sample.record._replace(extras=sample.record.extras._replace(previous_reward=1 + sample.record.reward))
-    carried = Carried(sample.state.network, np.zeros(3, record.action.dtype), ())
-    sample = sample._replace(record=record, state=sample.state._replace(network=carried))
+    carried = Carried(sample.state, np.zeros(3, record.action.dtype), ())
+    sample = sample._replace(record=record, state=carried)
     networks = PpoNetworks(FixedNetwork(None, carried), DISCRETE, False)
     rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 3))])
     expected = np.concatenate([1 + record.reward[:1], record.reward[:-1]])
@@ -137,12 +135,12 @@ def test_the_parts_of_a_batch_are_put_beside_each_other():
     agent = from_values(Ppo, {"unroll_length": 4, "network.core": "lstm", "network.lstm_size": 1})
     rng = np.random.default_rng(0)
     samples = [tree.map_structure(tf.constant, random_sample(rng, agent, DISCRETE, batch=batch)) for batch in (2, 3)]
-    networks = PpoNetworks(FixedNetwork(None, samples[0].state.network), DISCRETE, False)
+    networks = PpoNetworks(FixedNetwork(None, samples[0].state), DISCRETE, False)
     rollout = agent.rollout(networks, samples, [tf.fill((5, 2), 1.0), tf.fill((5, 3), 2.0)])
     np.testing.assert_array_equal(rollout.value, [[1, 1, 2, 2, 2]] * 4)
     action = np.concatenate([sample.record.action for sample in samples], axis=1)
     np.testing.assert_array_equal(rollout.action, action)
-    cell = np.concatenate([sample.state.network.cell for sample in samples])
+    cell = np.concatenate([sample.state.cell for sample in samples])
     np.testing.assert_array_equal(rollout.state.cell, cell)
 
 

@@ -42,9 +42,6 @@ CASES = {
     ),
     "ppo-gaussian": ("ppo", "--env=Pendulum-v1"),
 }
-# Their policies are of the kinds of IMPALA's.
-SLOW = ("ppo", "ppo-lstm")
-FAST = tuple(case for case in CASES if case not in SLOW)
 TRAINING = {
     "apex": ("--agent.replay.min-size=500", "--agent.replay.size=10000", "--agent.batch-size=32"),
     "sac": ("--agent.replay.min-size=500", "--agent.replay.size=10000", "--agent.batch-size=32"),
@@ -120,9 +117,8 @@ def record(run_dir, checkpoint):
     return {name: np.stack(columns) for name, columns in fields.items()}, np.stack(environment.actions)
 
 
-def export(run_dir, directory, checkpoint="best"):
-    """Exports by the command, and writes the timesteps that belong to it; gives the actions of the evaluation."""
-    assert main(["export", str(run_dir), str(directory / "model"), "--checkpoint", checkpoint]) == 0
+def play(run_dir, directory, checkpoint):
+    """Plays an evaluation, and writes its timesteps beside the exported model; gives the actions."""
     timesteps, actions = record(run_dir, checkpoint)
     model = tf.saved_model.load(str(directory / "model"))
     _, inputs = model.signatures["serving_default"].structured_input_signature
@@ -152,20 +148,14 @@ def assert_same_actions(directory, expected):
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Exports a case the first time that it is requested, with all cases that are as fast.
-
-    Gives a directory, and the actions of an evaluation; played back without Callboard, in one process.
-    """
+    """Gives the directory with the model of a case, exported the first time that it is requested."""
     made = {}
 
     def of_case(case):
         if case not in made:
-            cases = FAST if case in FAST else SLOW
-            for one in cases:
-                directory = tmp_path_factory.mktemp(one)
-                write_run(one, directory / "run")
-                made[one] = (directory, export(directory / "run", directory))
-            play_without_callboard([made[one][0] for one in cases])
+            made[case] = tmp_path_factory.mktemp(case)
+            write_run(case, made[case] / "run")
+            assert main(["export", str(made[case] / "run"), str(made[case] / "model"), "--checkpoint", "best"]) == 0
         return made[case]
 
     return of_case
@@ -175,31 +165,27 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.fixture
-def exported(case, exports):
-    return exports(case)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*FAST, *map(slow, SLOW)])
-def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
-    directory, actions = exported
-    played = assert_same_actions(directory, actions)
-    # Otherwise much less would do.
-    assert len(actions) > 5 and len(np.unique(actions)) > 1
-    assert (case in RECURRENT) == bool((played["forgetful"] != played["batch"]).any())
+def test_without_callboard_it_acts_as_in_an_evaluation(exports):
+    expected = {case: play(exports(case) / "run", exports(case), "best") for case in CASES}
+    play_without_callboard([exports(case) for case in CASES])
+    for case, actions in expected.items():
+        played = assert_same_actions(exports(case), actions)
+        # Otherwise much less would do.
+        assert len(actions) > 5 and len(np.unique(actions)) > 1, case
+        assert (case in RECURRENT) == bool((played["forgetful"] != played["batch"]).any()), case
 
 
 @pytest.mark.parametrize(
     "case, inputs, outputs",
     [
-        ("impala", {"observation", "first"}, {"action"}),
+        slow("impala", {"observation", "first"}, {"action"}),
         (
             "impala-lstm",
             {"observation", "first", "state_hidden", "state_cell"},
             {"action", "state_hidden", "state_cell"},
         ),
-        ("apex", {"observation", "first", "state_frames_newest"}, {"action", "state_frames_newest"}),
+        slow("apex", {"observation", "first", "state_frames_newest"}, {"action", "state_frames_newest"}),
         ("sac", {"observation", "first"}, {"action"}),
         slow("ppo", {"observation", "first"}, {"action"}),
         slow(
@@ -207,11 +193,11 @@ def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
             {"observation", "first", "state_hidden", "state_cell"},
             {"action", "state_hidden", "state_cell"},
         ),
-        ("ppo-gaussian", {"observation", "first"}, {"action"}),
+        slow("ppo-gaussian", {"observation", "first"}, {"action"}),
     ],
 )
-def test_signatures(case, inputs, outputs, exported):
-    model = tf.saved_model.load(str(exported[0] / "model"))
+def test_signatures(case, inputs, outputs, exports):
+    model = tf.saved_model.load(str(exports(case) / "model"))
     acting, starting = (model.signatures[name] for name in ("serving_default", "initial_state"))
     assert set(acting.structured_input_signature[1]) == inputs
     assert set(acting.structured_outputs) == outputs
@@ -221,8 +207,9 @@ def test_signatures(case, inputs, outputs, exported):
     assert all(leaf.shape[0] == 5 for leaf in state.values())
 
 
+@pytest.mark.slow
 def test_r2d2_is_given_the_reward_as_well(exports):
-    model = tf.saved_model.load(str(exports("r2d2")[0] / "model"))
+    model = tf.saved_model.load(str(exports("r2d2") / "model"))
     inputs = set(model.signatures["serving_default"].structured_input_signature[1])
     assert {"observation", "first", "reward"} == {name for name in inputs if not name.startswith("state")}
 
@@ -301,6 +288,7 @@ def test_the_policy_of_a_run_by_the_command(case, start, tmp_path):
     settings = ("--launcher=inline", "--max-steps=2000", "--evaluator=false", *TRAINING.get(case, ()))
     training = start("train", *CASES[case], *settings, "--run-dir", tmp_path / "run")
     assert training.wait(300) == 0, training.text()
-    actions = export(tmp_path / "run", tmp_path, "latest")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "model"), "--checkpoint", "latest"]) == 0
+    actions = play(tmp_path / "run", tmp_path, "latest")
     play_without_callboard([tmp_path])
     assert_same_actions(tmp_path, actions)

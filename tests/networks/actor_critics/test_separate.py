@@ -1,5 +1,7 @@
 """Separate networks for policy and value: they share nothing, and have the interface of one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,16 +18,17 @@ BOX = EnvironmentSpec(specs.Array((4,), np.float32), specs.BoundedArray((2,), np
 T, B = 5, 3
 
 
-def networks():
-    sizes = {"hidden_sizes": (8,), "head_sizes": (4,), "lstm_size": 6, "shared": False}
-    yield policy_value_network(SPEC, **sizes)
-    yield policy_value_network(SPEC, core="gru", normalize_observations=True, **sizes)
-    yield policy_value_network(BOX, core="lstm", **sizes)
+SIZES: dict[str, Any] = {"hidden_sizes": (8,), "head_sizes": (4,), "lstm_size": 6, "shared": False}
+NETWORKS = {
+    "none": lambda: policy_value_network(SPEC, **SIZES),
+    "gru": lambda: policy_value_network(SPEC, core="gru", normalize_observations=True, **SIZES),
+    "lstm": lambda: policy_value_network(BOX, core="lstm", **SIZES),
+}
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_each_trains_its_own_variables_and_an_unroll_equals_steps(number):
-    network = list(networks())[number]
+@pytest.mark.parametrize("core", NETWORKS)
+def test_each_trains_its_own_variables_and_an_unroll_equals_steps(core):
+    network = NETWORKS[core]()
     observation = tf.constant(np.random.default_rng(0).normal(size=(T, B, 4)), tf.float32)
     first = tf.constant(np.random.default_rng(1).random((T, B)) < 0.3)
     state = network.initial_state(B)
@@ -45,12 +48,12 @@ def test_each_trains_its_own_variables_and_an_unroll_equals_steps(number):
         for whole, one in zip(outputs, step, strict=True):
             np.testing.assert_allclose(whole[t], one, atol=1e-5)
     tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), state, last)
-    assert (state == ()) == (number == 0) == (network.state_spec == ())
+    assert (state == ()) == (core == "none") == (network.state_spec == ())
     assert network.regularization_loss() == 0
 
 
 def test_both_see_normalized_observations():
-    network = list(networks())[1]
+    network = NETWORKS["gru"]()
     assert network.normalizer is network.policy.normalizer is network.value.normalizer
 
 

@@ -1,7 +1,7 @@
 """Several heads on one torso, of which a part of the observation selects one."""
 
 import dataclasses
-import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,17 +25,17 @@ CHOICES = SPEC._replace(action={"left": SPEC.action, "right": specs.DiscreteArra
 T, B = 5, 6
 
 
-def networks():
-    sizes = {"hidden_sizes": (8,), "heads_by": "agent_index"}
-    values = functools.partial(policy_value_network, SPEC, head_sizes=(4,), **sizes)
-    yield values(core="gru", lstm_size=5)
-    yield values(shared=False)
-    yield policy_value_network(BOX, **sizes)
-    yield q_network(SPEC, stream_size=4, **sizes)
-    yield q_network(SPEC, atoms=3, **sizes)
-    yield policy_value_network(COMPOSED, **sizes)
-    yield q_network(CHOICES, **sizes)
-    yield q_network(SPEC, fractions=3, **sizes)
+SIZES: dict[str, Any] = {"hidden_sizes": (8,), "heads_by": "agent_index"}
+NETWORKS = {
+    "memory": lambda: policy_value_network(SPEC, head_sizes=(4,), core="gru", lstm_size=5, **SIZES),
+    "separate": lambda: policy_value_network(SPEC, head_sizes=(4,), shared=False, **SIZES),
+    "gaussian": lambda: policy_value_network(BOX, **SIZES),
+    "dueling": lambda: q_network(SPEC, stream_size=4, **SIZES),
+    "atoms": lambda: q_network(SPEC, atoms=3, **SIZES),
+    "composed": lambda: policy_value_network(COMPOSED, **SIZES),
+    "choices": lambda: q_network(CHOICES, **SIZES),
+    "fractions": lambda: q_network(SPEC, fractions=3, **SIZES),
+}
 
 
 def inputs_of(agents):
@@ -43,9 +43,9 @@ def inputs_of(agents):
     return Inputs({"observation": tf.constant(own), "agent_index": tf.one_hot(agents, AGENTS)})
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_each_agents_outputs_are_those_of_its_head_and_train_no_other(number):
-    network = list(networks())[number]
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_agents_outputs_are_those_of_its_head_and_train_no_other(name):
+    network = NETWORKS[name]()
     first = tf.zeros((T, B), tf.bool)
     agents = np.random.default_rng(1).integers(AGENTS, size=(T, B))
     with tf.GradientTape() as tape:
