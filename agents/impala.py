@@ -60,25 +60,25 @@ class ImpalaPolicy(tf.Module):
     def __init__(self, network: Network, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = network
-        self._acting = ActingNetwork(acting_network(network, mode), frame_stack)
-        self._actions = action_policy(network.spec, network)
+        self.acting = ActingNetwork(acting_network(network, mode), frame_stack)
+        self.actions = action_policy(network.spec, network)
         self._mode = mode
 
     def initial_state(self, batch_size: int) -> Nest:
-        return self._acting.initial_state(batch_size)
+        return self.acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(timestep, state)
-        actions, observation = self._actions, timestep.observation
+        outputs, state = self.acting.step(timestep, state)
+        actions, observation = self.actions, timestep.observation
         chosen = actions.choose(outputs, observation, slot, seed, best=self._mode == "evaluate")
-        previous_reward = self._acting.previous_reward(timestep)
+        previous_reward = self.acting.previous_reward(timestep)
         if isinstance(actions, DiscretePolicy):
             extras = ImpalaExtras(actions.distribution(outputs, observation).logits, previous_reward)
         else:
             log_prob = actions.evaluate(outputs, observation, chosen).log_prob
             extras = ImpalaExtras((), previous_reward, log_prob, actions.numbers(chosen))
         action = actions.to_environment(chosen)
-        return action, extras, self._acting.carry(state, action)
+        return action, extras, self.acting.carry(state, action)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,9 @@ class Metric(NamedTuple):
     """Whether it only serves to read `metrics.jsonl`: TensorBoard shows no curve of it."""
 
 
-_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn", "bc")
+_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn", "bc", "awr", "iql")
+_ACTOR_CRITIC = ("sac", "drq", "cql", "td3", "td3_bc", "d4pg", "dmpo")
+_SOFT = ("sac", "drq", "cql")
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
@@ -26,37 +28,41 @@ LEARNER_METRICS = (
     Metric("gradient_norm", "global norm of the gradient, before clipping", agents=_ONE_LOSS),
     Metric(
         "policy_loss",
-        "policy-gradient loss (APPO, PPO: the clipped one)",
-        agents=("impala", "appo", "a2c", "a3c", "ppo"),
+        "policy-gradient loss (APPO, PPO: the clipped one; AWR, IQL: weighted imitation)",
+        agents=("impala", "appo", "a2c", "a3c", "ppo", "awr", "iql"),
     ),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala", "appo")),
-    Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "a3c", "ppo")),
+    Metric(
+        "value_loss",
+        "squared error of the values to the returns (IQL: to an expectile of the critics' values)",
+        agents=("a2c", "a3c", "ppo", "awr", "iql"),
+    ),
     Metric(
         "critic_loss",
-        "squared errors of both critics (D4PG, DMPO: cross-entropy)",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        "squared errors of both critics (D4PG, DMPO: cross-entropy; CQL: with its penalty)",
+        agents=(*_ACTOR_CRITIC, "iql"),
     ),
     Metric(
         "actor_loss",
         "loss of the policy (SAC: regularized by its entropy)",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        agents=_ACTOR_CRITIC,
     ),
-    Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac", "drq")),
+    Metric("temperature_loss", "loss of the weight of the entropy", agents=_SOFT),
     Metric(
         "critic_gradient_norm",
         "global norm of the gradient of the critics' loss",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        agents=_ACTOR_CRITIC,
     ),
     Metric(
         "actor_gradient_norm",
         "global norm of the gradient of the policy's loss",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        agents=_ACTOR_CRITIC,
     ),
-    Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac", "drq")),
+    Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=_SOFT),
     Metric(
         "temperature",
         "weight of the entropy, which is learned (DMPO: of the weights of actions by value)",
-        agents=("sac", "drq", "dmpo"),
+        agents=(*_SOFT, "dmpo"),
     ),
     Metric("dual_loss", "loss of temperatures and multipliers", agents=("dmpo",)),
     Metric("dual_gradient_norm", "global norm of the gradient of that loss", agents=("dmpo",)),
@@ -66,14 +72,15 @@ LEARNER_METRICS = (
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "drq", "dmpo", "bc"),
+        ("impala", "appo", "a2c", "a3c", "ppo", *_SOFT, "dmpo", "bc", "awr", "iql"),
     ),
     Metric(
         "value",
         "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
     ),
-    Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc",)),
+    Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc", "awr", "iql")),
+    Metric("conservative_gap", "how far the values of all actions lie above the recorded ones", agents=("cql",)),
     Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg", "dmpo")),
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2", "qmix", "vdn")),
     Metric(
@@ -85,7 +92,7 @@ LEARNER_METRICS = (
         "valid_fraction",
         "valid transitions of the batch",
         "fraction",
-        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn", "bc"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn", "bc", "awr"),
     ),
     Metric(
         "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")
@@ -114,14 +121,14 @@ SCHEDULE_METRICS = (
     Metric(
         "scheduled_actor_learning_rate",
         "learning rate of the policy",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        agents=_ACTOR_CRITIC,
     ),
     Metric(
         "scheduled_critic_learning_rate",
         "learning rate of the critics",
-        agents=("sac", "drq", "td3", "td3_bc", "d4pg", "dmpo"),
+        agents=_ACTOR_CRITIC,
     ),
-    Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac", "drq")),
+    Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=_SOFT),
     Metric("scheduled_dual_learning_rate", "learning rate of temperatures and multipliers", agents=("dmpo",)),
     Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),

@@ -12,11 +12,14 @@ from .settings.a2c_settings import A2CSettings
 from .settings.a3c_settings import A3CSettings
 from .settings.apex_settings import ApexSettings
 from .settings.appo_settings import AppoSettings
+from .settings.awr_settings import AWRSettings
 from .settings.bc_settings import BCSettings
+from .settings.cql_settings import CQLSettings
 from .settings.d4pg_settings import D4PGSettings
 from .settings.dmpo_settings import DMPOSettings
 from .settings.drq_settings import DrQSettings
 from .settings.impala_settings import ImpalaSettings
+from .settings.iql_settings import IQLSettings
 from .settings.ppo_settings import PpoSettings
 from .settings.qmix_settings import QmixSettings, VdnSettings
 from .settings.r2d2_settings import R2D2Settings
@@ -29,16 +32,19 @@ AGENTS = {
     "a3c": "callboard.agents.a3c:A3C",
     "apex": "callboard.agents.apex:Apex",
     "appo": "callboard.agents.appo:Appo",
-    "bc": "callboard.agents.bc:BC",
+    "awr": "callboard.agents.offline.awr:AWR",
+    "bc": "callboard.agents.offline.bc:BC",
+    "cql": "callboard.agents.offline.cql:CQL",
     "d4pg": "callboard.agents.d4pg:D4PG",
     "dmpo": "callboard.agents.dmpo:DMPO",
     "drq": "callboard.agents.drq:DrQ",
     "impala": "callboard.agents.impala:Impala",
+    "iql": "callboard.agents.offline.iql:IQL",
     "ppo": "callboard.agents.ppo:Ppo",
     "qmix": "callboard.agents.qmix:Qmix",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
-    "td3_bc": "callboard.agents.td3_bc:TD3BC",
+    "td3_bc": "callboard.agents.offline.td3_bc:TD3BC",
     "td3": "callboard.agents.td3:TD3",
     "vdn": "callboard.agents.qmix:Vdn",
 }
@@ -47,11 +53,14 @@ _SETTINGS: Mapping[str, type] = {
     "a3c": A3CSettings,
     "apex": ApexSettings,
     "appo": AppoSettings,
+    "awr": AWRSettings,
     "bc": BCSettings,
+    "cql": CQLSettings,
     "d4pg": D4PGSettings,
     "dmpo": DMPOSettings,
     "drq": DrQSettings,
     "impala": ImpalaSettings,
+    "iql": IQLSettings,
     "ppo": PpoSettings,
     "qmix": QmixSettings,
     "r2d2": R2D2Settings,

@@ -62,6 +62,8 @@ class SoftTerms(NamedTuple):
     """`[B]`, entropy of the policy, estimated from sampled actions where they are continuous."""
     value: tf.Tensor
     """`[B]`, the lower of both critics' values of the policy's actions."""
+    gap: Any = ()
+    """`[B]`, mean over both critics of CQL's penalty; `()` without one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +152,8 @@ class Sac(SacSettings, TransitionAgent):
             "entropy": mean(terms.entropy),
             "value": mean(terms.value),
         }
+        if not isinstance(terms.gap, tuple):
+            metrics["conservative_gap"] = mean(terms.gap)
         return LossOutput(losses, metrics)
 
     def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:

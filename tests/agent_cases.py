@@ -431,6 +431,75 @@ AGENT_CASES = (
         continuous=True,
     ),
     AgentCase(
+        "awr",
+        "awr-cartpole",
+        goal=5,
+        default_tasks=(),
+        short=dict(trace_length=5, period=5),
+        changed_replay={"--agent.trace-length=8": "was made with another signature"},
+        small_updates={
+            # It has BC's policy and PPO's returns.
+            "awr": SmallUpdate(
+                {
+                    **SMALL,
+                    **CLIPPED,
+                    "trace_length": 5,
+                    "normalize_rewards": False,
+                    "optimizer.learning_rate": 1.0,
+                },
+                transitions=5,
+                slow=True,
+            ),
+        },
+    ),
+    AgentCase(
+        "cql",
+        "cql-pendulum",
+        # Without recorded episodes it stays near what it did.
+        goal=-2000,
+        default_tasks=(),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            # It has SAC's parts.
+            f"cql{ending}": SmallUpdate(
+                {
+                    **SIZES,
+                    **SAC_EPSILON,
+                    "action_samples": 2,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                    "temperature_optimizer.learning_rate": 0.3,
+                },
+                transitions=1,
+                continuous=not ending,
+                slow=True,
+            )
+            for ending in ("", "-discrete")
+        },
+        first_loss="critic loss",
+        learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
+        continuous=True,
+    ),
+    AgentCase(
+        "iql",
+        "iql-pendulum",
+        goal=-2000,
+        default_tasks=(),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            f"iql{ending}": SmallUpdate(
+                {**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0},
+                transitions=1,
+                continuous=not ending,
+                slow=True,
+            )
+            for ending in ("", "-discrete")
+        },
+        continuous=True,
+    ),
+    AgentCase(
         "td3",
         "td3-pendulum",
         goal=-300,

@@ -23,3 +23,20 @@ def imitation_loss(log_prob_t: Any, valid_t: Any, weight_t: Any = None) -> tf.Te
     weight_t = tf.ones_like(log_prob_t) if weight_t is None else as_dtype(weight_t, log_prob_t.dtype)
     check_alike(valid_t.shape.rank, log_prob_t=log_prob_t, valid_t=valid_t, weight_t=weight_t)
     return where_valid(valid_t, -tf.stop_gradient(weight_t) * log_prob_t)
+
+
+def advantage_weights(advantage_t: Any, inverse_temperature: Any, largest: Any) -> tf.Tensor:
+    """Computes min(exp(beta A), w): weights of AWR (Peng et al. 2019) and IQL (Kostrikov et al. 2021).
+
+    Args:
+      advantage_t: `[...]`, A.
+      inverse_temperature: beta, a number; 0 weights all actions equally.
+      largest: w, a number.
+
+    Returns:
+      `[...]`, through which no gradients flow; finite for any finite advantage.
+    """
+    advantage_t = tf.convert_to_tensor(advantage_t)
+    beta, largest = as_dtype(inverse_temperature, advantage_t.dtype), as_dtype(largest, advantage_t.dtype)
+    # The limit is taken before the exponential, which could overflow.
+    return tf.stop_gradient(tf.exp(tf.minimum(beta * advantage_t, tf.math.log(largest))))

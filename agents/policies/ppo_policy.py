@@ -59,29 +59,29 @@ class PpoPolicy(tf.Module):
     def __init__(self, networks: PpoNetworks, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = networks.network
-        self._acting = ActingNetwork(acting_network(networks.network, mode), frame_stack)
-        self._actions = networks.actions
+        self.acting = ActingNetwork(acting_network(networks.network, mode), frame_stack)
+        self.actions = networks.actions
         self._mode = mode
 
     def initial_state(self, batch_size: int) -> Nest:
-        return self._acting.initial_state(batch_size)
+        return self.acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(timestep, state)
+        outputs, state = self.acting.step(timestep, state)
         chosen, log_prob = self._choose(outputs, timestep.observation, slot, seed)
-        action = self._actions.to_environment(chosen)
+        action = self.actions.to_environment(chosen)
         if self._mode == "train":
             extras: Any = PpoExtras(
                 log_prob=log_prob,
-                gaussian=self._actions.numbers(chosen),
-                previous_reward=self._acting.previous_reward(timestep),
+                gaussian=self.actions.numbers(chosen),
+                previous_reward=self.acting.previous_reward(timestep),
             )
         else:
             # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
             extras = {"log_prob": log_prob}
-        return action, extras, self._acting.carry(state, action)
+        return action, extras, self.acting.carry(state, action)
 
     def _choose(self, outputs: Any, observation: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Any, tf.Tensor]:
         """Returns chosen actions, as in `networks.action_policy`, and their log-probabilities `[B]`."""
-        chosen = self._actions.choose(outputs, observation, slot, seed, best=self._mode == "evaluate")
-        return chosen, self._actions.evaluate(outputs, observation, chosen).log_prob
+        chosen = self.actions.choose(outputs, observation, slot, seed, best=self._mode == "evaluate")
+        return chosen, self.actions.evaluate(outputs, observation, chosen).log_prob

@@ -20,6 +20,7 @@ class Encoders:
       torso: see `torso_factory.make_torso`.
       activation: see `torso_factory.make_torso`.
       normalize_observations: whether all torsos contain one `normalization.RunningNormalizer`.
+      normalizer: one that other networks contain, too, in place of that.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
@@ -32,13 +33,14 @@ class Encoders:
         torso: Torso = "auto",
         activation: Any = "relu",
         normalize_observations: bool = False,
+        normalizer: RunningNormalizer | None = None,
         **of_torso: Any,
     ):
         if isinstance(torso, tf.keras.layers.Layer):
             raise CallboardError(
                 "the policy and the critics need a torso each: give a factory of torsos, not one layer"
             )
-        self.normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+        self.normalizer = RunningNormalizer(spec.observation) if normalize_observations else normalizer
         """The normalizer that the torsos contain; None if observations are not normalized."""
         self._spec = spec
         self._of_torso = {"torso": torso, "hidden_sizes": (), "activation": activation, **of_torso}

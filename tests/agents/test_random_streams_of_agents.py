@@ -30,6 +30,7 @@ CASES = {
     "apex": ({**Q, "distribution": "implicit", "atoms": 2, "noisy": True, "munchausen": 0.9}, VECTOR, DISCRETE),
     "sac": (SMALL, VECTOR, (DISCRETE, BOX)),
     "drq": ({**SMALL, "frame_stack": 1, "network.filters": ((2, 3, 2),), "network.image_features": 2}, IMAGE, BOX),
+    "cql": ({**SMALL, "action_samples": 2}, VECTOR, BOX),
     "td3": (SMALL, VECTOR, BOX),
     "d4pg": ({**SMALL, "n_step": 2, "atoms": 3}, VECTOR, BOX),
     "dmpo": ({**SMALL, "n_step": 2, "atoms": 3, "action_samples": 2}, VECTOR, BOX),
@@ -96,6 +97,8 @@ def test_a_second_use_of_a_stream_is_found():
 def test_all_agents_that_sample_are_in_the_table():
     same = {
         "bc": "impala",
+        "awr": "impala",
+        "iql": "impala",
         "td3_bc": "td3",
         "appo": "impala",
         "a3c": "a2c",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.losses.behavioral_cloning import imitation_loss
+from callboard.agents.losses.behavioral_cloning import advantage_weights, imitation_loss
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 4)])
@@ -28,3 +28,14 @@ def test_no_gradient_flows_through_weights_or_invalid_transitions():
     assert gradients[0].numpy().tolist() == [-2.0, 0.0] and gradients[1] is None
     with pytest.raises(ValueError, match="shape"):
         imitation_loss([1.0], [True, False])
+
+
+def test_weights_of_advantages_are_exponential_up_to_a_limit():
+    advantage = np.array([-2.0, 0.0, 0.5, 3.0, 1e4])
+    expected = [min(np.exp(1.5 * one), 20.0) if one < 100 else 20.0 for one in advantage]
+    advantage = tf.constant(advantage)
+    with tf.GradientTape() as tape:
+        tape.watch(advantage)
+        found = advantage_weights(advantage, 1.5, 20.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert tape.gradient(found, advantage) is None

@@ -7,36 +7,16 @@ import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from imitated_sequences import sequences
 from ppo_samples import DISCRETE, OBSERVATION, layout_of
 from small_worlds import FixedNetwork
 
-from callboard.agents.bc import BC, BCNetworks
-from callboard.data import Record, Sample
+from callboard.agents.offline.bc import BC, BCNetworks
 from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.specs import EnvironmentSpec
 
 BOUNDED = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, 1.0]))
-
-
-def sequences(rng: Any, agent: BC, spec: EnvironmentSpec) -> Sample:
-    steps, batch = agent.trace_length, agent.batch_size
-    last = rng.random((steps + 1, batch)) < 0.3
-    if spec is DISCRETE:
-        action: Any = rng.integers(3, size=(steps, batch)).astype(np.int32)
-    else:
-        action = rng.uniform([-1.0, 0.0], [3.0, 1.0], (steps, batch, 2)).astype(np.float32)
-    record = Record(
-        observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
-        first=rng.random((steps + 1, batch)) < 0.3,
-        last=last,
-        action=action,
-        reward=np.zeros((steps, batch), np.float32),
-        discount=np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32),
-        extras=(),
-        version=np.zeros((steps, batch, 2), np.int32),
-    )
-    return Sample(record, ())
 
 
 def log_prob_by_hand(agent: BC, outputs: Any, action: Any, t: int, b: int) -> float:

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.losses.deterministic_policy import regularized_policy_loss
-from callboard.agents.td3_bc import TD3BC
+from callboard.agents.offline.td3_bc import TD3BC
 
 
 def test_the_policy_s_loss_is_that_of_the_paper():

@@ -1,0 +1,1 @@
+"""Agents for recorded episodes: those that imitate them, and those that go beyond them."""
