@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from .environments.python_factory import register_environment
     from .errors import CallboardError
     from .launch.comparison.compared_runs import compare
+    from .launch.datasets.dataset_info import dataset_info
+    from .launch.datasets.dataset_video import dataset_video
+    from .launch.datasets.value_estimates import estimate_value
     from .launch.experiment import Experiment
     from .launch.result import Result
     from .launch.run import run
@@ -28,6 +31,9 @@ __all__ = [
     "Result",
     "Session",
     "compare",
+    "dataset_info",
+    "dataset_video",
+    "estimate_value",
     "evaluate",
     "export",
     "load_policy",
@@ -49,6 +55,9 @@ _MODULES = {
     "Result": ".launch.result",
     "Session": ".launch.session",
     "compare": ".launch.comparison.compared_runs",
+    "dataset_info": ".launch.datasets.dataset_info",
+    "dataset_video": ".launch.datasets.dataset_video",
+    "estimate_value": ".launch.datasets.value_estimates",
     "evaluate": ".launch.trained.saved_runs",
     "export": ".launch.trained.saved_runs",
     "load_policy": ".launch.trained.policy_loading",

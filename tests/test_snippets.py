@@ -34,6 +34,8 @@ STOPS = (
     "cli.cluster.check_reach",
     "comparison.compared_runs.read_results",
     "cli.doctor.examine",
+    "datasets.dataset_info.open_data",
+    "datasets.dataset_video.open_data",
 )
 """Functions at which a subcommand has checked what the user wrote, and has started nothing."""
 

@@ -92,6 +92,12 @@ class RecordedData:
                     f"episode {index} of the data set {self.name} cannot be read: {one_line(error)}"
                 ) from error
 
+    def seed(self, index: int) -> int | None:
+        """Returns the seed with which the environment of an episode was reset; None if it had none."""
+        (found,) = self._data.storage.get_episode_metadata([index])
+        seed = found.get("seed")
+        return None if seed is None else int(seed)
+
     def _episode(self, found: dict[str, Any]) -> RecordedEpisode:
         reward = np.asarray(found["rewards"], np.float32).reshape(-1)
         observed = _shaped(self._data.observation_space, found["observations"])

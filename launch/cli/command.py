@@ -29,6 +29,10 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "compare": [("RUN... [--plot FILE]", "compare runs: curves, final scores, steps to a goal")],
     "evaluate": [("RUN [--episodes N]", "play with the policy of a run")],
     "top": [("RUN", "show the nodes of a run that is running: processor, memory, waiting, stacks")],
+    "dataset": [
+        ("info PATH [--plot FILE]", "show returns, lengths and actions of recorded episodes"),
+        ("video PATH --episode N", "show a recorded episode as a video"),
+    ],
     "serve": [("RUN[@best|latest|STEP]", "serve the policy of a run over HTTP")],
     "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
     "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],

@@ -44,7 +44,7 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
     variants = list(dict.fromkeys(score.group.variant for score in comparison.groups))
     most = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
-    picture, panels = _panels(len(envs), _SIZE[1] + 0.25 * most)
+    picture, panels = make_panels(len(envs), _SIZE[1] + 0.25 * most)
     for env, axes in zip(envs, panels, strict=True):
         goals = {score.goal for score in comparison.runs if score.group.env == env and score.goal is not None}
         for score in comparison.groups:
@@ -73,14 +73,14 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
         axes.set_ylabel(settings.metric)
         # Below the axes, with one group a line: names may be long.
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.16), frameon=False, borderaxespad=0)
-    _write(picture, path)
+    write_plot(picture, path)
 
 
 def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
     """Writes the final scores of all groups: interquartile mean with its interval, and single runs as points."""
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
     rows = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
-    picture, panels = _panels(len(envs), max(_SIZE[1], 0.5 * rows + 1))
+    picture, panels = make_panels(len(envs), max(_SIZE[1], 0.5 * rows + 1))
     for env, axes in zip(envs, panels, strict=True):
         groups = [score for score in comparison.groups if score.group.env == env]
         for row, score in enumerate(reversed(groups)):
@@ -94,10 +94,11 @@ def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
         axes.set_title(env)
         percent = f"{100 * comparison.settings.confidence:g}%"
         axes.set_xlabel(f"{comparison.settings.metric}: interquartile mean, {percent} interval, runs")
-    _write(picture, path)
+    write_plot(picture, path)
 
 
-def _panels(count: int, height: float) -> tuple[Any, list[Any]]:
+def make_panels(count: int, height: float) -> tuple[Any, list[Any]]:
+    """Returns a picture, and its axes for as many panels of this height in inches."""
     from matplotlib.figure import Figure
 
     columns = min(count, _COLUMNS)
@@ -120,7 +121,8 @@ def _wrapped(name: str, width: int) -> str:
     return "\n".join(textwrap.wrap(name, width))
 
 
-def _write(picture: Any, path: pathlib.Path) -> None:
+def write_plot(picture: Any, path: pathlib.Path) -> None:
+    """Writes a picture, or raises `CallboardError`."""
     try:
         picture.savefig(path, dpi=120)
     except OSError as error:

@@ -45,6 +45,12 @@ def recorded_environment(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]
         return None
 
 
+def recorded_seed(metadata: dict[str, Any]) -> int | None:
+    """Returns the seed of the run that recorded a data set; None if it is not a run of ours."""
+    seed = metadata.get(_MARK, {}).get("seed")
+    return seed if isinstance(seed, int) else None
+
+
 def _gymnasium_spec(experiment: Experiment) -> str | None:
     """Returns the JSON of Gymnasium's spec of the environment, for `recover_environment`; None if it has none."""
     if not isinstance(experiment.env, str) or experiment.env not in gymnasium.registry:

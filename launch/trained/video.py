@@ -21,7 +21,7 @@ from ..experiments.policy_plan import make_plan
 from ..nodes.evaluation.evaluation_setup import EnvironmentsOnly, EvaluationSetup
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 
-_FRAMES_PER_SECOND = 30.0
+FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
 
 
@@ -67,7 +67,7 @@ class EpisodeRecorder:
         self._setup = setup
         self._wrap = wrap
         self._made: tuple[BatchedEnvironment, BatchPolicy] | None = None
-        self._frames_per_second = _FRAMES_PER_SECOND
+        self._frames_per_second = FRAMES_PER_SECOND
 
     def record(
         self,
@@ -93,7 +93,7 @@ class EpisodeRecorder:
           CallboardError: the environment cannot render.
         """
         environment, policy = self._make()
-        with contextlib.suppress(_Abandoned), _video_file(path, self._frames_per_second) as write:
+        with contextlib.suppress(_Abandoned), video_file(path, self._frames_per_second) as write:
 
             def show(frame: np.ndarray) -> None:
                 write(frame)
@@ -112,7 +112,7 @@ class EpisodeRecorder:
     def _make(self) -> tuple[BatchedEnvironment, BatchPolicy]:
         if self._made is None:
             environment, policy = make_drawing(self._experiment, self._setup)
-            self._frames_per_second = environment.frames_per_second or _FRAMES_PER_SECOND
+            self._frames_per_second = environment.frames_per_second or FRAMES_PER_SECOND
             self._made = self._wrap(environment), policy
         return self._made
 
@@ -143,7 +143,7 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
 
 
 @contextlib.contextmanager
-def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
+def video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
     """Yields a function that writes the next frame, because an episode may be too long to keep in memory."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with file_draft(path) as draft, imageio.imopen(draft, "w", plugin="pyav") as file:
@@ -184,11 +184,11 @@ class Recorded(BatchedEnvironment):
         self._environment.close()
 
     def _record(self, timestep: Timestep) -> Timestep:
-        self._write(_even(self.render()))
+        self._write(even(self.render()))
         return timestep
 
 
-def _even(frame: np.ndarray) -> np.ndarray:
+def even(frame: np.ndarray) -> np.ndarray:
     """Crops a frame to an even width and height, as H.264 requires."""
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 

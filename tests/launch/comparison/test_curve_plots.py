@@ -38,7 +38,7 @@ def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_pictur
     (run,) = read_results([str(tmp_path)]).runs
     groups = [Group(shortened(number, number % 6), "CartPole-v1", [run]) for number in range(count)]
     written = []
-    monkeypatch.setattr(curve_plots, "_write", lambda picture, path: written.append(picture))
+    monkeypatch.setattr(curve_plots, "write_plot", lambda picture, path: written.append(picture))
     comparison = compare(groups, ComparisonSettings(resamples=10))
     for plot in (plot_curves, plot_scores):
         plot(comparison, tmp_path / "x.png")

@@ -1,0 +1,1 @@
+"""What is done with recorded data sets: their numbers, plots and videos."""

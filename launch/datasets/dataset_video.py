@@ -1,0 +1,138 @@
+"""Shows a recorded episode as a video: its own pictures, or those of its environment that plays it again."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tree
+
+from ...environments import BatchedEnvironment, factory
+from ...environments.recorded import open_data
+from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
+from ...errors import CallboardError
+from ..experiments.recorded_metadata import recorded_environment
+from ..trained.video import FRAMES_PER_SECOND, even, video_file
+
+_LEAST_SIDE = 256
+"""Smaller pictures are enlarged."""
+_TOLERANCE = 1e-4
+
+
+def dataset_video(
+    dataset: str | os.PathLike[str], episode: int, path: str | os.PathLike[str] | None = None
+) -> pathlib.Path:
+    """Writes a recorded episode as a video, one frame for each observation.
+
+    The frames are the first picture in the observations.  Without one, the episode's environment is made, reset with
+    the episode's seed, and plays the recorded actions; that its observations are those that were recorded is checked.
+
+    Args:
+      dataset: a run that has recorded its episodes, the path of a data set, or the name of one in Minari's folder.
+      episode: number of the episode, from 0 on.
+      path: the MP4 file; None for `episode-N.mp4` in the working directory.
+
+    Returns:
+      The path of the file.
+
+    Raises:
+      CallboardError: there is no such episode; or it has neither pictures nor a seed with which it could be played
+        again, or plays differently.
+    """
+    data = open_data(os.fspath(dataset))
+    if not 0 <= episode < data.total_episodes:
+        raise CallboardError(
+            f"there is no episode {episode} in the data set {data.name}, which has {data.total_episodes:,}; they are "
+            "numbered from 0"
+        )
+    path = pathlib.Path(f"episode-{episode}.mp4" if path is None else path)
+    if path.suffix != ".mp4":
+        raise CallboardError(f"a video is an MP4 file: name one that ends in .mp4, not {path.name!r}")
+    (recorded,) = data.episodes([episode])
+    pictures = _pictures(recorded.observation)
+    if pictures is not None:
+        with video_file(path, FRAMES_PER_SECOND) as write:
+            for picture in pictures:
+                write(even(_enlarged(picture)))
+        return path
+    with _environment(data, episode) as environment:
+        with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
+            _play(environment, recorded, lambda frame: write(even(frame)), data.name, episode)
+    return path
+
+
+def _pictures(observation: Any) -> np.ndarray | None:
+    """Returns the first pictures of observations, uint8 `[T + 1, H, W, 3]`; None if there are none."""
+    for leaf in tree.flatten(observation):
+        if leaf.ndim == 4 and leaf.dtype == np.uint8 and leaf.shape[-1] in (1, 3, 4):
+            # Four channels are frames of one channel, or colors with transparency.
+            one = leaf[..., -1:] if leaf.shape[-1] in (1, 4) else leaf
+            return np.broadcast_to(one, (*one.shape[:-1], 3))
+    return None
+
+
+def _enlarged(picture: np.ndarray) -> np.ndarray:
+    factor = max(1, -(-_LEAST_SIDE // min(picture.shape[:2])))
+    return np.ascontiguousarray(picture.repeat(factor, axis=0).repeat(factor, axis=1))
+
+
+@contextlib.contextmanager
+def _environment(data: RecordedData, episode: int) -> Iterator[BatchedEnvironment]:
+    """Makes the environment of an episode, which its reset begins as the recorded one began."""
+    named, seed = recorded_environment(data.metadata), data.seed(episode)
+    if named is None or seed is None:
+        missing = "names no environment" if named is None else "has no seed of it"
+        seeded = [str(index) for index in range(data.total_episodes) if data.seed(index) is not None][:5]
+        hint = "" if named is None else f"; it has those of {', '.join(seeded)}, ..." if seeded else "; it has none"
+        raise CallboardError(
+            f"episode {episode} cannot be shown: its observations hold no pictures, and to play it again the data set "
+            f"{data.name} {missing}{hint}"
+        )
+    name, options = named
+    # Without this, SDL, with which Gymnasium renders, requires a display.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    tries: list[Mapping[str, Any]] = [
+        {"render_mode": "rgb_array", "vectorized": False},
+        {"render_mode": "rgb_array"},
+        {},
+    ]
+    for number, further in enumerate(tries):
+        try:
+            made = factory.make(name, 1, [seed], {**options, **further})
+            break
+        except CallboardError:
+            if number == len(tries) - 1:
+                raise
+    with contextlib.closing(made) as environment:
+        yield environment
+
+
+def _play(
+    environment: BatchedEnvironment,
+    recorded: RecordedEpisode,
+    write: Callable[[np.ndarray], None],
+    name: str,
+    episode: int,
+) -> None:
+    """Plays a recorded episode and passes on a frame for each observation."""
+    timestep = environment.reset()
+    for time in range(recorded.length + 1):
+        if timestep.last[0] and time < recorded.length:
+            break
+        same = tree.map_structure(
+            lambda seen, kept, time=time: np.allclose(seen[0], kept[time], atol=_TOLERANCE, rtol=_TOLERANCE),
+            timestep.observation,
+            recorded.observation,
+        )
+        if not all(tree.flatten(same)):
+            raise CallboardError(
+                f"episode {episode} of the data set {name} cannot be shown: played again, it differs from step {time} "
+                "on; its environment has changed, or is not deterministic"
+            )
+        write(environment.render())
+        if time < recorded.length:
+            timestep = environment.step(
+                tree.map_structure(lambda leaf, time=time: leaf[time][np.newaxis], recorded.action)
+            )

@@ -1,0 +1,169 @@
+"""`estimate_value`: what a policy would gain, from recorded episodes alone."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ...agents.acting import policy_seed
+from ...agents.learning.fast_function import as_arrays
+from ...agents.policies.action_probabilities import action_log_prob, check_probabilities
+from ...data import Nest, Timestep
+from ...environments.recorded import open_data
+from ...environments.recorded.importance_sampling import ValueEstimate, importance_sampling
+from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode, check_fits
+from ...errors import CallboardError
+from ...setting_types import UnitInterval, converted
+from ...specs import EnvironmentSpec
+from ..run_directory.remote_storage import local_copy
+from ..run_directory.run_reference import parse_run_reference
+from ..settings import read_experiment
+from ..trained.evaluation import with_evaluation_settings
+from ..trained.saved_policies import policy_file, restored_policy, saved_spec
+from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
+
+_ROWS_AT_ONCE = 4096
+_READ_AT_ONCE = 32
+_ACTIONS = 4
+"""Actions of the policy that are sampled at each observation."""
+
+
+def estimate_value(
+    policy: str | os.PathLike[str],
+    dataset: str | os.PathLike[str],
+    method: Literal["fqe", "wis", "is"] = "fqe",
+    *,
+    behavior: str | os.PathLike[str] | None = None,
+    mode: Literal["greedy", "sampled"] | None = None,
+    discount: float | None = None,
+    settings: FittedQSettings | None = None,
+    seed: int = 0,
+    trust: bool = False,
+) -> ValueEstimate:
+    """Estimates the mean discounted return of a policy from recorded episodes, without its environment.
+
+        estimate = estimate_value("runs/iql", "runs/ppo", discount=0.99)
+        print(estimate.value, estimate.error)
+
+    Args:
+      policy: the run whose policy is evaluated, as `evaluate` takes it.
+      dataset: the recorded episodes, as `dataset_info` takes them.
+      method: `fqe` for fitted Q evaluation, for any policy without a memory; `wis` for weighted importance sampling and
+        `is` for importance sampling, for policies with probabilities of one discrete action.
+      behavior: for importance sampling, the run whose policy acted in the data set, by sampling; where it is not known,
+        one of `bc` that has imitated the data set.
+      mode: how the policy acts, as in `evaluate`; importance sampling evaluates its probabilities.
+      discount: γ; None for that of the policy's agent, or 0.99 if it has none.
+      settings: of fitted Q evaluation.
+      seed: of sampled actions, batches and networks.
+      trust: as in `evaluate`.
+
+    Returns:
+      The estimate.  Its error is that over episodes; neither the bias of critics nor actions that the data set does
+      not hold are in it.
+
+    Raises:
+      CallboardError: there is no such run or data set, or they do not fit each other or the method.
+    """
+    if method not in ("fqe", "wis", "is"):
+        raise CallboardError(f"the method is fqe, wis or is, not {method!r}")
+    if (behavior is None) != (method == "fqe"):
+        needs = "needs behavior, the run whose policy acted" if behavior is None else "takes no behavior: leave it out"
+        raise CallboardError(f"method {method} {needs}")
+    evaluated, spec, own_discount = _loaded(policy, mode if method == "fqe" else "sampled", trust)
+    gamma = own_discount if discount is None else converted("discount", discount, UnitInterval)
+    data = open_data(os.fspath(dataset))
+    check_fits(data, spec)
+    if not data.total_episodes:
+        raise CallboardError(f"the data set {data.name} holds no episode")
+    if method == "fqe":
+        if tree.flatten(evaluated.initial_state(1)):
+            raise CallboardError(f"the policy of {policy} has a memory, which fitted Q evaluation does not follow")
+        return _fitted(evaluated, data, spec, gamma, settings or FittedQSettings(), seed)
+    acted, _, _ = _loaded(behavior or "", "sampled", trust)
+    for one, name in ((evaluated, policy), (acted, behavior)):
+        check_probabilities(one, str(name))
+    rewards, ratios = [], []
+    for episode in _episodes(data):
+        steps = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)
+        rewards.append(episode.reward)
+        ratios.append(_log_prob(evaluated, steps, episode.action) - _log_prob(acted, steps, episode.action))
+    return importance_sampling(rewards, ratios, gamma, weighted=method == "wis", seed=seed)
+
+
+def _loaded(run: str | os.PathLike[str], mode: Any, trust: bool) -> tuple[Any, EnvironmentSpec, float]:
+    """Returns the policy of a run, the spec of its environment and the discount of its agent."""
+    reference = parse_run_reference(run)
+    experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, None, None)
+    with local_copy(reference.run, reference.checkpoint) as directory:
+        spec = saved_spec(directory)
+        if spec is None:
+            raise CallboardError(
+                f"the run in {reference.run} has no spec of its environment: resume it, which writes it"
+            )
+        file = policy_file(directory, reference.checkpoint)
+        loaded = restored_policy(experiment, experiment.acting_layout(spec), file)
+    return loaded, spec, float(getattr(experiment.agent, "discount", 0.99))
+
+
+def _episodes(data: RecordedData) -> Iterator[RecordedEpisode]:
+    for begin in range(0, data.total_episodes, _READ_AT_ONCE):
+        yield from data.episodes(range(begin, min(begin + _READ_AT_ONCE, data.total_episodes)))
+
+
+def _fitted(
+    policy: Any, data: RecordedData, spec: EnvironmentSpec, discount: float, settings: FittedQSettings, seed: int
+) -> ValueEstimate:
+    rows, first = [], []
+    for episode in _episodes(data):
+        kept = np.ones(episode.length, np.float32)
+        kept[-1] = float(not episode.terminated)
+        before = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)
+        after = tree.map_structure(lambda leaf: leaf[1:], episode.observation)
+        rows.append((before, episode.action, episode.reward, kept, after))
+        first.append(tree.map_structure(lambda leaf: leaf[:1], episode.observation))
+    joined = tree.map_structure(lambda *leaves: np.concatenate(leaves), *rows)
+    begun = tree.map_structure(lambda *leaves: np.concatenate(leaves), *first)
+    transitions = Transitions(*joined, _actions(policy, joined[-1], seed))
+    return fitted_q_evaluation(spec, transitions, begun, _actions(policy, begun, seed + 1), discount, settings, seed)
+
+
+def _actions(policy: Any, observation: Nest, seed: int) -> Nest:
+    """Returns several actions of a policy at each of N observations, arrays `[N, K, ...]`."""
+
+    def act(rows: Nest, number: int) -> Nest:
+        timestep = _timestep(rows)
+        count = len(timestep.first)
+        key = np.array([policy_seed(seed, number), 0], np.int32)
+        return as_arrays(policy(timestep, policy.initial_state(count), np.arange(count, dtype=np.int32), key)[0])
+
+    each = [
+        _in_parts(observation, lambda rows, index, number=number: act(rows, _ACTIONS * index + number))
+        for number in range(_ACTIONS)
+    ]
+    return tree.map_structure(lambda *leaves: np.stack(leaves, axis=1), *each)
+
+
+def _log_prob(policy: Any, observation: Nest, action: Nest) -> np.ndarray:
+    """Returns the log-probabilities `[T]` of actions."""
+    return action_log_prob(policy, _timestep(observation), tf.constant(action)).numpy().astype(np.float64)
+
+
+def _in_parts(observation: Nest, act: Any) -> Nest:
+    size = len(tree.flatten(observation)[0])
+    parts = [
+        act(tree.map_structure(lambda leaf, begin=begin: leaf[begin : begin + _ROWS_AT_ONCE], observation), index)
+        for index, begin in enumerate(range(0, size, _ROWS_AT_ONCE))
+    ]
+    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _timestep(observation: Nest) -> Timestep:
+    count = len(tree.flatten(observation)[0])
+    ones = np.ones(count, np.float32)
+    return Timestep(
+        tree.map_structure(tf.constant, observation), tf.zeros((count,)), tf.constant(ones), ones > 0, ones < 0
+    )

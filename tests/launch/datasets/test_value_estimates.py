@@ -1,0 +1,52 @@
+"""Values of policies from recorded episodes, against what they gain."""
+
+import numpy as np
+import pytest
+
+from callboard import Experiment, estimate_value, run
+from callboard.errors import CallboardError
+from callboard.launch.datasets.fitted_q_evaluation import FittedQSettings
+from callboard.nested_settings import from_values
+
+pytest.importorskip("minari")
+
+
+@pytest.fixture(scope="module")
+def ppo(tmp_path_factory):
+    """A run of PPO that has recorded its episodes, and has hardly learned."""
+    from callboard.agents.ppo import Ppo
+
+    directory = tmp_path_factory.mktemp("runs") / "ppo"
+    agent = from_values(
+        Ppo, {"batch_size": 4, "unroll_length": 32, "minibatches": 1, "epochs": 1, "optimizer.learning_rate": 1e-9}
+    )
+    common = {"actors": 1, "envs_per_actor": 4, "evaluator": False, "record_episodes": True}
+    outcome = run(Experiment(agent, env="CartPole-v1", max_steps=2000, run_dir=directory, **common), "inline")
+    assert outcome.exit_code == 0, outcome.error
+    return str(directory)
+
+
+def test_all_methods_agree_on_the_policy_that_acted(ppo):
+    from callboard import dataset_info
+
+    lengths = dataset_info(ppo).lengths
+    true = np.mean((1 - 0.95**lengths) / (1 - 0.95))
+    for method in ("is", "wis"):
+        found = estimate_value(f"{ppo}@latest", ppo, method, behavior=f"{ppo}@latest", discount=0.95)
+        assert found.value == pytest.approx(true, rel=0.02)
+    settings = FittedQSettings(steps=300, learning_rate=3e-3, hidden_sizes=(32,), target_update_rate=0.05)
+    found = estimate_value(f"{ppo}@latest", ppo, discount=0.95, mode="sampled", settings=settings)
+    assert found.value == pytest.approx(true, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"method": "wis"}, "method wis needs behavior"),
+        ({"behavior": "runs/x"}, "method fqe takes no behavior"),
+        ({"method": "dr"}, "the method is fqe, wis or is, not 'dr'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(settings, problem):
+    with pytest.raises(CallboardError, match=problem):
+        estimate_value("runs/x", "runs/y", **settings)
