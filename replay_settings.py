@@ -2,6 +2,9 @@
 
 import dataclasses
 import math
+from typing import Annotated
+
+from annotated_types import Interval
 
 from .data import Layout
 from .errors import CallboardError
@@ -24,6 +27,9 @@ class ReplaySettings:
       sampled_together: samples of a batch that are of the same timestep, in different environments of an actor; they
         are stored and read as one, which costs less.  Each is sampled with the same probability as by itself.  1 for
         none; None for as many as fit, unless they are large.  Prioritized samples are taken one by one.
+      demonstration_share: share of each batch that is of recorded episodes, which then have a table of their own beside
+        that of what is played; for runs with actors and a data set.  0 mixes both in one table.
+      demonstration_items: number of items of recorded episodes in that table; None for all.
     """
 
     size: PositiveInt
@@ -31,6 +37,8 @@ class ReplaySettings:
     samples_per_insert: PositiveFloat
     error_buffer: PositiveFloat | None = None
     sampled_together: PositiveInt | None = None
+    demonstration_share: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    demonstration_items: PositiveInt | None = None
 
     def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1) -> None:
         """Checks that the settings can work.

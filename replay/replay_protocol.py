@@ -23,6 +23,8 @@ class ReplayDataset(NamedTuple):
     table: str
     items_per_batch: float
     """Items that one element takes from `table`; less than 1 if several elements share an item."""
+    further: tuple[str, ...] = ()
+    """Other tables that it takes items from."""
 
 
 class Writer(Protocol):

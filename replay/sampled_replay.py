@@ -11,6 +11,7 @@ import tree
 from ..data import Layout
 from ..errors import CallboardError
 from ..replay_settings import ReplaySettings
+from .demonstrations import DEMONSTRATIONS, demonstration_table, demonstrations_in, of_played
 from .item_format import ItemFormat
 from .reading.sharded_sampling import sampled_dataset
 from .reading.whole_batches import chosen_number
@@ -53,12 +54,14 @@ class SampledReplay(abc.ABC):
 
     def check(self) -> None:
         self.settings.check(self.layout, self.batch_size, self.updates_per_call)
+        demonstrations_in(self.settings, self.layout, self.batch_size)
         number, share = self.settings.sampled_together, self.batch_size // self.layout.replicas
         if number is None or number == 1:
             return
-        if self._is_prioritized:
+        if self._takes_single_samples:
+            kind = "prioritized replay" if self._is_prioritized else "a replay with a demonstration_share"
             raise CallboardError(
-                f"prioritized replay takes samples one by one: set agent.replay.sampled_together to 1, not {number}"
+                f"{kind} takes samples one by one: set agent.replay.sampled_together to 1, not {number}"
             )
         if number > self.layout.envs_per_actor or share % number:
             raise CallboardError(
@@ -69,7 +72,7 @@ class SampledReplay(abc.ABC):
     @property
     def together(self) -> int:
         """Number of samples that are taken of an item at a time; 1 for items of single environments."""
-        if self._is_prioritized:
+        if self._takes_single_samples:
             return 1
         if self.settings.sampled_together is not None:
             return self.settings.sampled_together
@@ -81,25 +84,45 @@ class SampledReplay(abc.ABC):
     def _is_prioritized(self) -> bool:
         return self.priority_exponent > 0 or self.first_priority is not None
 
+    @property
+    def _takes_single_samples(self) -> bool:
+        return self._is_prioritized or self.settings.demonstration_share > 0
+
+    @property
+    def _demonstrations(self) -> int:
+        return demonstrations_in(self.settings, self.layout, self.batch_size)
+
+    def table_of(self, actor: int) -> str:
+        """Returns the table that an actor writes to, or a feeder, whose index is beyond those of all actors."""
+        return DEMONSTRATIONS if self.settings.demonstration_share and actor >= self.layout.actors else TABLE
+
     def tables(self) -> list[reverb.Table]:
-        sampled_at_once = self.updates_per_call * self.batch_size
-        signature = self.item_format.signature()
+        signature, layout, settings = self.item_format.signature(), self.layout, self.settings
+        number, samples = self._demonstrations, self.batch_size // layout.replicas
+        further = []
+        if number:
+            further.append(demonstration_table(signature, layout, settings, number, samples, self._exponent))
+            settings = of_played(settings, number, samples)
+        sampled_at_once = self.updates_per_call * (samples - number) * layout.replicas
         return [
-            replay_table(
-                TABLE, signature, self.layout, self.settings, sampled_at_once, self._exponent, together=self.together
-            )
+            replay_table(TABLE, signature, layout, settings, sampled_at_once, self._exponent, together=self.together),
+            *further,
         ]
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
+        number, samples = self._demonstrations, self.batch_size // self.layout.replicas
         dataset = sampled_dataset(
             replay,
             self.item_format,
             TABLE,
-            replica_batch=self.batch_size // self.layout.replicas,
+            replica_batch=samples,
             updates_per_call=self.updates_per_call,
             priority_exponent=self._exponent,
+            demonstrations=number,
         )
-        return ReplayDataset(dataset, TABLE, self.updates_per_call * self.batch_size / self.together)
+        played = (samples - number) * self.layout.replicas
+        further = (DEMONSTRATIONS,) if number else ()
+        return ReplayDataset(dataset, TABLE, self.updates_per_call * played / self.together, further)
 
     @property
     def item_format(self) -> ItemFormat:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ..data import Nest, Sample
 from .item_format import ItemFormat, without_last
-from .sampled_replay import TABLE, SampledReplay
+from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
 from .writing.item_writer import ItemWriter
 from .writing.per_environment_writers import ReplayItem
@@ -65,4 +65,5 @@ class SequenceReplay(SampledReplay):
 
     def writer(self, replay: ReplayHandle, actor: int) -> ItemWriter:
         shard = self.layout.shard_of(actor)
-        return ItemWriter(replay, self.item_format, TABLE, self.period, self.first_priority, shard)
+        table = self.table_of(actor)
+        return ItemWriter(replay, self.item_format, table, self.period, self.first_priority, shard)

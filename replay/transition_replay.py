@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from .sampled_replay import TABLE, SampledReplay
+from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
 from .writing.windows import WindowFormat, WindowWriter
 
@@ -24,4 +24,4 @@ class TransitionReplay(SampledReplay):
 
     def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
         shard, item_format = self.layout.shard_of(actor), self.format_of(self.together)
-        return WindowWriter(replay, item_format, TABLE, self.first_priority, shard)
+        return WindowWriter(replay, item_format, self.table_of(actor), self.first_priority, shard)

@@ -40,6 +40,7 @@ def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
     Raises:
       CallboardError: names the problem, such as the first difference between the spaces.
     """
+    _check_share(experiment)
     if not dataset_texts(experiment):
         return
     if layouts.agents:
@@ -53,25 +54,49 @@ def with_recorded_data(experiment: Experiment) -> Experiment:
     """Returns the experiment as its nodes see it: with absolute paths of data sets, and a replay that fits them.
 
     The replay of a run without actors holds every recorded item once, or as many as it has room for, and is full before
-    learning begins.
+    learning begins.  So is the table of demonstrations of a run with actors, if it has one.
     """
     texts = dataset_texts(experiment)
     if not texts:
         return experiment
     experiment = dataclasses.replace(experiment, dataset=tuple(map(_absolute, texts)))
-    if experiment.actors:
-        return experiment
     replay, agent = _replay_of(experiment), experiment.agent
+    if experiment.actors and not replay.demonstration_share:
+        return experiment
     settings: Any = agent
     data = open_sources(experiment)[0]
     items = sum(one.total_steps for one in data)
     if hasattr(agent, "period"):
         # Sequences also begin at the last timesteps of episodes.
         items = (items + sum(one.total_episodes for one in data)) // agent.period
-    least = settings.batch_size * experiment.replay_shards
-    size = max(least, min(replay.size, items))
-    replay = dataclasses.replace(replay, size=size, min_size=size)
+    if experiment.actors:
+        most = min(items, replay.demonstration_items or items)
+        replay = dataclasses.replace(replay, demonstration_items=max(1, most))
+    else:
+        size = max(settings.batch_size * experiment.replay_shards, min(replay.size, items))
+        replay = dataclasses.replace(replay, size=size, min_size=size)
     return dataclasses.replace(experiment, agent=dataclasses.replace(settings, replay=replay))
+
+
+def _check_share(experiment: Experiment) -> None:
+    """Rejects a share of demonstrations where there are none, or nothing else."""
+    replay = getattr(experiment.agent, "replay", None)
+    if not getattr(replay, "demonstration_share", 0.0):
+        return
+    if not dataset_texts(experiment):
+        raise CallboardError(
+            "agent.replay.demonstration_share is for recorded episodes: name a dataset, or leave it out"
+        )
+    if not experiment.actors:
+        raise CallboardError(
+            "a run without actors learns from recorded episodes alone: leave agent.replay.demonstration_share out, "
+            "or set actors to 1"
+        )
+    if experiment.replay_shards > experiment.actors:
+        raise CallboardError(
+            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it beside the "
+            f"demonstrations: set replay_shards to at most {experiment.actors}"
+        )
 
 
 def _absolute(text: str) -> str:

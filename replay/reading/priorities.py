@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,13 +30,13 @@ class PriorityUpdater:
 
     Args:
       replay: handle of the shards.
-      table: the table's name.
+      tables: names of the tables that hold the items; each update goes to all, which ignore items of other tables.
       max_pending: maximum number of queued updates per shard.
     """
 
-    def __init__(self, replay: ReplayHandle, table: str, max_pending: int = 16):
+    def __init__(self, replay: ReplayHandle, *tables: str, max_pending: int = 16):
         self._replay = replay
-        self._table = table
+        self._tables = tables
         self._max_pending = max_pending
         self._lock = threading.Lock()
         self._sent_before = self._dropped = 0
@@ -84,7 +85,7 @@ class PriorityUpdater:
                 self._count_dropped(1)
 
     def _connect(self, shard: int) -> "_Connection":
-        return _Connection(self._replay.incarnation(shard), self._table, self._max_pending)
+        return _Connection(self._replay.incarnation(shard), self._tables, self._max_pending)
 
     def _reconnect(self, shard: int) -> None:
         old = self._connections[shard]
@@ -103,12 +104,12 @@ class PriorityUpdater:
 class _Connection:
     """Sends updates to one incarnation of a shard's server, in order, from a thread that may block."""
 
-    def __init__(self, incarnation: tuple[str, str], table: str, max_pending: int):
+    def __init__(self, incarnation: tuple[str, str], tables: Sequence[str], max_pending: int):
         self.incarnation = incarnation
         self.executor = DaemonExecutor("priorities-sender", max_pending)
         self.submitted = self.sent = self.failed = 0
         self._client = reverb.Client(incarnation[0])
-        self._table = table
+        self._tables = tables
 
     def submit(self, update: dict[int, float]) -> bool:
         """Queues an update; returns False if the queue is full."""
@@ -118,7 +119,8 @@ class _Connection:
 
     def _send(self, update: dict[int, float]) -> None:
         try:
-            self._client.mutate_priorities(self._table, update)
+            for table in self._tables:
+                self._client.mutate_priorities(table, update)
             self.sent += 1
         except Exception:  # Reverb raises its own errors and RuntimeError; all mean that the server is gone.
             self.failed += 1

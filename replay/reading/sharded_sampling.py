@@ -11,6 +11,7 @@ import tree
 
 from ...data import Sample
 from ...deadlines import Deadline
+from ..demonstrations import DEMONSTRATIONS, with_demonstrations
 from ..item_format import ItemFormat
 from ..servers.handle import ReplayHandle
 from .batch_reader import BatchReader
@@ -30,6 +31,7 @@ def sampled_dataset(
     replica_batch: int,
     priority_exponent: float = 0.0,
     updates_per_call: int = 1,
+    demonstrations: int = 0,
 ) -> tf.data.Dataset:
     """Returns a dataset of `Sample` with `info`, in batches of `replica_batch` items.
 
@@ -45,13 +47,19 @@ def sampled_dataset(
       replica_batch: samples in a replica's share of a batch.
       priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
+      demonstrations: samples of a replica's share that are from the table of demonstrations, the last ones.
     """
     together, shards = item_format.together, item_format.layout.shards
-    sampled_table = SampledTable(replay, table, item_format.signature(), priority_exponent, counts=together > 1)
-    if shards == 1:
-        sampled = shard_dataset(sampled_table, 0, replica_batch // together, updates_per_call)
-    else:
-        sampled = sharded_dataset(sampled_table, shards, replica_batch // together, updates_per_call)
+
+    def sampled_from(name: str, samples: int) -> tf.data.Dataset:
+        one = SampledTable(replay, name, item_format.signature(), priority_exponent, counts=together > 1)
+        if shards == 1:
+            return shard_dataset(one, 0, samples // together, updates_per_call)
+        return sharded_dataset(one, shards, samples // together, updates_per_call)
+
+    sampled = sampled_from(table, replica_batch - demonstrations)
+    if demonstrations:
+        sampled = with_demonstrations(sampled, sampled_from(DEMONSTRATIONS, demonstrations), updates_per_call)
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:

@@ -422,7 +422,7 @@ class LearnerNode(ReportingNode):
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:
             assert self.dataset is not None
-            self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
+            self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table, *self.dataset.further)
         self._priorities.submit(priorities)
         if self.context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)

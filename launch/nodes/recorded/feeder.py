@@ -64,7 +64,9 @@ class FeederNode(ReportingNode):
         return self._feed.steps if self._feed else 0
 
     def items_written_for(self, policy: str) -> int:
-        """Returns the number of items written to replay."""
+        """Returns the number of items written to the table of what is played."""
+        if self._run.experiment.agent.replay.demonstration_share:  # type: ignore[attr-defined]
+            return 0
         return self._writer.items_written if self._writer else 0
 
     def setup(self) -> None:

@@ -31,6 +31,7 @@ class RecorderNode(ReportingNode):
         self._run = run
         self._changed = threading.Condition()
         self._waiting: list[_Call] = []
+        self._writing = threading.Lock()
         self._files: EpisodeFiles | None = None
         self._reported_limit = False
         self._reported_failure = False
@@ -96,7 +97,9 @@ class RecorderNode(ReportingNode):
         assert self._files is not None
         for call in calls:
             try:
-                call.answer = self._files.append(call.episodes, call.source, call.number)
+                # In a single thread of nodes, each actor's recording thread comes here by itself.
+                with self._writing:
+                    call.answer = self._files.append(call.episodes, call.source, call.number)
                 self._reported_failure = False
             except OSError as error:
                 if not self._reported_failure:

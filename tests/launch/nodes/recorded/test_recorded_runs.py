@@ -73,6 +73,11 @@ def test_a_run_without_actors_learns_from_them_with_all_of_them_in_replay(record
         ({"dataset": ()}, "name a dataset"),
         ({"agent": "impala", "agent_settings": {}}, "impala learns from its own newest episodes alone"),
         ({"dataset": "nowhere"}, "there is no data set 'nowhere'"),
+        ({"agent_settings": {"replay.demonstration_share": 0.5}}, "leave agent.replay.demonstration_share out"),
+        (
+            {"agent_settings": {"replay.demonstration_share": 0.5}, "dataset": (), "actors": 1},
+            "demonstration_share is for recorded episodes: name a dataset",
+        ),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path, changed, problem):
@@ -149,3 +154,21 @@ def test_agents_with_priorities_and_memories_learn_from_recorded_episodes(start,
     started = start("train", agent, *options, *short, "--agent.batch-size=8", "--evaluation-episodes=2")
     assert started.wait(timeout=400) == 0, started.text()
     assert "reached max_learner_steps (60 learner steps)" in started.text().splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "processes"])
+@pytest.mark.parametrize("agent", ["sac", "apex", "r2d2"])
+def test_a_share_of_each_batch_is_of_demonstrations_while_actors_play(start, recorded, tmp_path, agent, launcher):
+    run_dir = tmp_path / "run"
+    short = ["--agent.burn-in=2", "--agent.trace-length=8", "--agent.period=5"] if agent == "r2d2" else []
+    settings = ["--agent.batch-size=8", "--agent.replay.min-size=20", "--agent.replay.samples-per-insert=1"]
+    share = [f"--dataset={recorded}", "--agent.replay.demonstration-share=0.25", "--no-evaluator"]
+    options = ["--env=CartPole-v1", "--actors=1", "--envs-per-actor=4", "--max-steps=2000", f"--launcher={launcher}"]
+    started = start("train", agent, *options, *short, *settings, *share, f"--run-dir={run_dir}")
+    assert started.wait(timeout=400) == 0, started.text()
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["environment_steps"] >= 2000 and rows[-1]["recorded_steps"] > 100
+    # As many as without demonstrations.
+    items = 2000 / (5 if agent == "r2d2" else 1)
+    assert rows[-1]["learner_steps"] == pytest.approx((items - 20) / 8, rel=0.15)
