@@ -11,6 +11,8 @@ Copy it next to your simulator.
             break
         episode.step(reward, observation)
 
+Several agents of one simulator that share the policy have an `AgentsEpisode`, see `PolicyClient.begin_agents`.
+
 Observations are numbers, lists, NumPy arrays, or dictionaries and tuples of them, as in the server's spaces.  Where
 NumPy is installed, arrays travel as bytes and actions are arrays; otherwise they are lists.  If the connection fails,
 the client repeats the request until `patience` seconds have passed; the server records a repeated one once.
@@ -100,6 +102,12 @@ class PolicyClient:
         episode._send({"observation": observation, "action": action})
         return episode
 
+    def begin_agents(self, observations: dict[str, Any]) -> AgentsEpisode:
+        """Begins an episode of several agents, which share the policy, with their first observations by agent."""
+        episode = AgentsEpisode(self)
+        episode.step({}, observations)
+        return episode
+
     def spaces(self) -> dict[str, Any]:
         """Returns the spaces of observations and actions."""
         return self._request("GET", "/v1/spaces")
@@ -125,6 +133,30 @@ class PolicyClient:
                         episode.end(reward, observation, terminated)
                     else:
                         episode.step(reward, observation)
+            except EpisodeLost:
+                continue
+            returns.append(total)
+        return returns
+
+    def play_agents(self, environment: Any, episodes: int = 1) -> list[dict[str, float]]:
+        """Plays episodes in an environment with PettingZoo's parallel API; returns the return of each agent.
+
+        An episode that the server has lost is played again.
+        """
+        returns: list[dict[str, float]] = []
+        while len(returns) < episodes:
+            try:
+                observations, _ = environment.reset()
+                episode = self.begin_agents(observations)
+                total = {agent: 0.0 for agent in observations}
+                while episode.actions:
+                    observations, rewards, terminated, truncated, _ = environment.step(episode.actions)
+                    for agent, reward in rewards.items():
+                        total[agent] = total.get(agent, 0.0) + float(reward)
+                    ended = {
+                        agent: bool(terminated[agent]) for agent in terminated if terminated[agent] or truncated[agent]
+                    }
+                    episode.step(rewards, observations, ended)
             except EpisodeLost:
                 continue
             returns.append(total)
@@ -226,10 +258,107 @@ class Episode:
     def _send(self, content: dict[str, Any]) -> None:
         if content.get("action") is None:
             content.pop("action", None)
-        answer = self._client._request(
-            "POST", "/v1/step", {"episode": self.name, "sequence": self._sequence, **content}
-        )
+        self._take(self._client._request("POST", "/v1/step", self._timestep(content)))
+
+    def _timestep(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {"episode": self.name, "sequence": self._sequence, **content}
+
+    def _take(self, answer: dict[str, Any]) -> None:
         self.action = self._client._action(answer["action"]) if "action" in answer else None
+
+
+class AgentsEpisode:
+    """An episode of several agents that `PolicyClient.begin_agents` has begun.
+
+    To the server each agent has an episode of its own, from its first observation to its end; the timesteps of all of
+    them travel in one request.  Agents may come later and go earlier than others.
+    """
+
+    def __init__(self, client: PolicyClient):
+        self._client = client
+        self._open: dict[str, Episode] = {}
+        self.actions: dict[str, Any] = {}
+        """The action of each agent that acts next; empty once all have ended."""
+
+    def step(
+        self,
+        rewards: dict[str, float],
+        observations: dict[str, Any],
+        ended: dict[str, bool] | None = None,
+        actions: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Reports what followed the last actions; returns the next ones by agent.
+
+        Args:
+          rewards: the reward of each agent's last action; 0 where it is missing.
+          observations: what each agent observes now, the last observation of those that end among them.  An agent that
+            was not there begins.
+          ended: the agents whose episodes end, and whether each has terminated; False at a time limit.
+          actions: actions that you have chosen yourself, for agents that learn from others' actions.
+
+        Raises:
+          EpisodeLost: the server has lost the episode of an agent; those of the others are cut off.
+        """
+        ended, chosen = ended or {}, actions or {}
+        sent: list[tuple[str, Episode, dict[str, Any]]] = []
+        for agent, observation in observations.items():
+            content: dict[str, Any] = {"observation": observation}
+            episode = self._open.get(agent)
+            if episode is None:
+                if agent in ended:
+                    continue
+                episode = self._open[agent] = Episode(self._client)
+            else:
+                episode._sequence += 1
+                content["reward"] = float(rewards.get(agent, 0.0))
+            if agent in ended:
+                content["terminated" if ended[agent] else "truncated"] = True
+            elif agent in chosen:
+                content["action"] = chosen[agent]
+            sent.append((agent, episode, episode._timestep(content)))
+        self._send(sent)
+        for agent in ended:
+            self._open.pop(agent, None)
+        self.actions = {agent: episode.action for agent, episode in self._open.items() if agent in observations}
+        return self.actions
+
+    def end(self, rewards: dict[str, float], observations: dict[str, Any], terminated: bool) -> None:
+        """Reports the end of the episodes of all agents; arguments as in `step`."""
+        self.step(rewards, observations, {agent: terminated for agent in self._open})
+
+    def cut_off(self) -> None:
+        """Ends the episodes of all agents where the simulator cannot continue them."""
+        for episode in self._open.values():
+            episode.cut_off()
+        self._open, self.actions = {}, {}
+
+    def _send(self, sent: list[tuple[str, Episode, dict[str, Any]]]) -> None:
+        """Sends timesteps until each has its answer."""
+        while sent:
+            part, rest = sent[:_MOST_TOGETHER], sent[_MOST_TOGETHER:]
+            answers = self._client._request("POST", "/v1/steps", {"steps": [one for _, _, one in part]})["answers"]
+            again = []
+            for (agent, episode, timestep), answer in zip(part, answers):  # noqa: B905 (not in Python 3.9)
+                code = answer.get("code")
+                if code is None:
+                    episode._take(answer)
+                elif code in ("wait", "closed"):
+                    again.append((agent, episode, timestep))
+                else:
+                    self._give_up(agent)
+                    kind = EpisodeLost if code in ("unknown_episode", "ended") else ServerError
+                    raise kind(answer["status"], code, f"{agent}: {answer['error']}")
+            sent = again + rest
+
+    def _give_up(self, lost: str) -> None:
+        """Cuts off the episodes of the other agents, as far as the server knows them."""
+        self._open.pop(lost)
+        for episode in self._open.values():
+            try:
+                episode.cut_off()
+            except ServerError:
+                pass
+        self._open, self.actions = {}, {}
 
 
 def _packed(content: dict[str, Any]) -> bytes:
@@ -254,6 +383,8 @@ def _plain(value: Any, arrays: list[bytes]) -> Any:
     return value
 
 
+_MOST_TOGETHER = 16
+"""Timesteps in a request; the server takes no more."""
 _FEW_NUMBERS = 16
 """Arrays with fewer numbers are as short in JSON."""
 

@@ -22,7 +22,9 @@ from .rate_limit import RateLimit
 from .server_address import ServerAddress
 from .wire_format import WireFormat, parse_body
 
-STEP, ACT, SPACES, HEALTH = "/v1/step", "/v1/act", "/v1/spaces", "/v1/health"
+STEP, STEPS, ACT, SPACES, HEALTH = "/v1/step", "/v1/steps", "/v1/act", "/v1/spaces", "/v1/health"
+MOST_TOGETHER = 16
+"""Timesteps in one request."""
 _BINARY = "application/octet-stream"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _FIELDS = ("episode", "sequence", "observation", "reward", "terminated", "truncated", "action", "cut_off")
@@ -129,8 +131,11 @@ class HttpDoor:
             self._loop.close()
 
     async def _serve(self) -> None:
-        application = web.Application(middlewares=[self._guarded], client_max_size=self._wire.most_bytes)
+        application = web.Application(
+            middlewares=[self._guarded], client_max_size=MOST_TOGETHER * self._wire.most_bytes
+        )
         application.router.add_post(STEP, self._step)
+        application.router.add_post(STEPS, self._steps)
         if self._acts_once:
             application.router.add_post(ACT, self._act)
         application.router.add_get(SPACES, self._spaces)
@@ -221,6 +226,28 @@ class HttpDoor:
         action = await self._answered(self._read(fields, rest))
         return _answer({} if action is None else {"action": self._wire.format_action(action)})
 
+    async def _steps(self, request: web.Request) -> web.Response:
+        """Takes timesteps of several episodes; what is wrong with one is its answer, unless it cannot be read."""
+        fields, rest = await self._body(request, MOST_TOGETHER)
+        steps = fields.get("steps")
+        if list(fields) != ["steps"] or not isinstance(steps, list) or not 1 <= len(steps) <= MOST_TOGETHER:
+            raise CallboardError(f'send {{"steps": [...]}} with 1 to {MOST_TOGETHER} timesteps, and nothing else')
+        if not all(isinstance(one, dict) for one in steps):
+            raise CallboardError("each of steps is an object with the fields of a timestep")
+        read = [self._read(one, rest) for one in steps]
+        if len({one.episode for one in read}) < len(read):
+            raise CallboardError("steps has two timesteps of one episode: send one, and wait for its answer")
+        answers = await asyncio.gather(*(self._answer_of(one) for one in read))
+        return _answer({"answers": answers})
+
+    async def _answer_of(self, request: StepRequest) -> dict[str, Any]:
+        """Returns what a timestep is answered among others."""
+        try:
+            action = await self._answered(request)
+        except RefusedRequest as error:
+            return {"error": str(error), "code": error.code, "status": error.status}
+        return {} if action is None else {"action": self._wire.format_action(action)}
+
     async def _act(self, request: web.Request) -> web.Response:
         fields, rest = await self._body(request)
         if list(fields) != ["observation"]:
@@ -230,11 +257,16 @@ class HttpDoor:
         self._episodes.submit(StepRequest(name, 1, None))
         return _answer({"action": self._wire.format_action(action)})
 
-    async def _body(self, request: web.Request) -> tuple[dict[str, Any], memoryview]:
+    async def _body(self, request: web.Request, timesteps: int = 1) -> tuple[dict[str, Any], memoryview]:
+        most = timesteps * self._wire.most_bytes
+        if (request.content_length or 0) > most:
+            raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
         try:
             body = await asyncio.wait_for(request.read(), _BODY_SECONDS)
         except asyncio.TimeoutError as error:
             raise RefusedRequest(408, "too_slow", f"the body took more than {_BODY_SECONDS:g} seconds") from error
+        if len(body) > most:
+            raise web.HTTPRequestEntityTooLarge(most, len(body))
         return parse_body(body, request.content_type == _BINARY)
 
     async def _answered(self, request: StepRequest) -> Any:
@@ -291,9 +323,9 @@ def _answer(content: dict[str, Any], status: int = 200) -> web.Response:
 
 def _reason(error: web.HTTPException, most_bytes: int) -> str:
     if error.status == 413:
-        return f"the body has more than {most_bytes} bytes, the most for these spaces: send arrays as base64 or raw"
+        return f"a timestep has more than {most_bytes} bytes, the most for these spaces: send arrays as base64 or raw"
     if error.status == 404:
-        return f"there are {STEP}, {SPACES} and {HEALTH}"
+        return f"there are {STEP}, {STEPS}, {SPACES} and {HEALTH}"
     if error.status == 405:
-        return f"send {STEP} with POST, {SPACES} and {HEALTH} with GET"
+        return f"send {STEP} and {STEPS} with POST, {SPACES} and {HEALTH} with GET"
     return error.reason

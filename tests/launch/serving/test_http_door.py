@@ -79,6 +79,88 @@ def test_forms_of_an_observation(served, form):
     assert int(seen["gear"][0]) == 2
 
 
+@pytest.fixture(scope="module")
+def roomy():
+    """A server with room for several agents."""
+    with opened(places=8) as door:
+        yield door
+
+
+def test_several_agents_of_a_simulator_have_episodes_of_their_own_in_one_request(roomy):
+    client = PolicyClient(roomy.url, TOKEN)
+    before = roomy.episodes.open_episodes
+    episode = client.begin_agents({"red": FIRST, "blue": FIRST})
+    assert list(episode.actions) == ["red", "blue"] and episode.actions["red"]["turn"] == 3
+    assert roomy.episodes.open_episodes == before + 2
+    # One goes, and another comes.
+    seen = len(roomy.seen)
+    actions = episode.step({"red": 1.0, "blue": 2.0}, {"red": FIRST, "blue": FIRST, "green": FIRST}, {"red": True})
+    assert list(actions) == ["blue", "green"] and roomy.episodes.open_episodes == before + 2
+    assert sorted(float(one.reward[0]) for one in roomy.seen[seen:]) == [0.0, 1.0, 2.0]
+    ended = [one for one in roomy.seen[seen:] if one.last[0]]
+    assert len(ended) == 1 and float(ended[0].discount[0]) == 0.0
+    episode.end({"blue": 0.5}, {"blue": FIRST, "green": FIRST}, terminated=False)
+    assert episode.actions == {} and roomy.episodes.open_episodes == before
+
+
+def test_more_agents_than_a_request_may_hold_are_sent_in_several(roomy):
+    client = PolicyClient(roomy.url, TOKEN)
+    episode = client.begin_agents({str(number): FIRST for number in range(3)})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("callboard.policy_client._MOST_TOGETHER", 2)
+        assert len(episode.step({}, {str(number): FIRST for number in range(3)})) == 3
+    episode.cut_off()
+    assert episode.actions == {}
+
+
+def test_if_the_episode_of_one_agent_is_lost_the_others_are_cut_off(roomy):
+    client = PolicyClient(roomy.url, TOKEN)
+    episode = client.begin_agents({"red": FIRST, "blue": FIRST})
+    before = roomy.episodes.open_episodes
+    name = episode._open["red"].name
+    assert send(roomy.url, {"episode": name, "sequence": 1, "cut_off": True})[0] == 200
+    with pytest.raises(EpisodeLost, match="red: episode .* has ended"):
+        episode.step({}, {"red": FIRST, "blue": FIRST})
+    assert episode.actions == {} and roomy.episodes.open_episodes == before - 2
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"steps": []}, "with 1 to 16 timesteps"),
+        ({"steps": [BEGIN] * 17}, "with 1 to 16 timesteps"),
+        ({"steps": [BEGIN, BEGIN]}, "two timesteps of one episode"),
+        ({"steps": [BEGIN, 3]}, "each of steps is an object"),
+        ({"steps": [BEGIN], "more": 1}, "and nothing else"),
+        ({"steps": [{**BEGIN, "reward": "1"}]}, "reward must be"),
+    ],
+)
+def test_bad_requests_of_several_timesteps_are_one_clear_error(served, content, problem):
+    before = served.episodes.requests
+    status, answer = send(served.url, content, path="/v1/steps")
+    assert (status, answer["code"]) == (400, "bad_request") and problem in answer["error"]
+    assert served.episodes.requests == before
+
+
+class Parade:
+    """PettingZoo's parallel API: two agents, the first of which leaves after its first step."""
+
+    def reset(self):
+        self.time = 0
+        return {"a": FIRST, "b": FIRST}, {}
+
+    def step(self, actions):
+        assert list(actions) == (["a", "b"] if self.time == 0 else ["b"])
+        self.time += 1
+        agents = ["a", "b"] if self.time == 1 else ["b"]
+        ends = {agent: agent == "a" or self.time == 3 for agent in agents}
+        return dict.fromkeys(agents, FIRST), dict.fromkeys(agents, 1.0), ends, dict.fromkeys(agents, False), {}
+
+
+def test_an_environment_with_several_agents_is_played(roomy):
+    assert PolicyClient(roomy.url, TOKEN).play_agents(Parade(), 2) == [{"a": 1.0, "b": 3.0}] * 2
+
+
 def observed(**parts):
     return {**BEGIN, "episode": "bad", "observation": {**PLAIN, **parts}}
 
