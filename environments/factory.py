@@ -47,6 +47,7 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "dm_control:": (".adapters.dm_control", "dm_control"),
         "bsuite:": (".adapters.behavior_suite", "bsuite"),
         "external:": (".external.simulators", "external"),
+        "recorded:": (".external.recorded_spaces", "recorded"),
     }
 )
 _GYMNASIUM = (".adapters.gymnasium_registry", "gymnasium")
@@ -84,7 +85,8 @@ def make(
         a game of Atari (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), an
         environment of EnvPool (`envpool:Pong-v5`), dm_control (`dm_control:walker-walk`) or bsuite (`bsuite:catch/0`),
         `gymnasium:` followed by an id, to make it with Gymnasium itself, or `external:` followed by the path of a
-        spaces file, for simulators that connect to a policy server; or a list of these or of `WeightedEnvironment`s,
+        spaces file, for simulators that connect to a policy server, or `recorded:` followed by a data set, for its
+        spaces alone; or a list of these or of `WeightedEnvironment`s,
         which share the slots.
       batch_size: the number of environments, at least 1.
       seeds: one seed per environment, each at least 0.

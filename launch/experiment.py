@@ -23,7 +23,9 @@ from ..environments import (
 )
 from ..environments import spec as environment_spec
 from ..environments.batches.episode_metrics import parse_episode_metrics
+from ..environments.external.recorded_spaces import RECORDED_PREFIX
 from ..environments.external.simulators import PREFIX
+from ..environments.recorded.recorded_data import parse_sources
 from ..errors import CallboardError
 from ..named_objects import pickled_with_program, unpickle_with_program
 from ..nested_settings import declared_fields, values_of
@@ -246,7 +248,7 @@ class Experiment:
             # Before the constructor of the dataclass, which knows no similar names.
             agent = arguments[0] if arguments else named.get("agent")
             check_argument_names(cls, named, _arguments_of_agent(agent))
-            if (arguments or named) and len(arguments) < 2 and not {"env", "spaces"} & set(named):
+            if (arguments or named) and len(arguments) < 2 and not {"env", "spaces", "dataset"} & set(named):
                 raise CallboardError('name an environment: Experiment(agent, env="CartPole-v1")')
             return super().__new__(cls)
 
@@ -277,12 +279,16 @@ class Experiment:
             object.__setattr__(self, "policies", made_policies(policies))
 
     def _fit_policy_server(self) -> None:
-        """Sets the fields that follow from those of the policy server."""
+        """Sets the fields that follow from those of the policy server, and from data without an environment."""
         if self.spaces is not None and not self.env:
             # A resumed run may be started in another directory.
             object.__setattr__(self, "spaces", os.path.abspath(self.spaces))
             object.__setattr__(self, "env", f"{PREFIX}{self.spaces}")
-        if isinstance(self.env, str) and self.env.startswith(PREFIX):
+        if self.dataset and not self.env:
+            first = self.dataset.split(",") if isinstance(self.dataset, str) else self.dataset
+            name = parse_sources([first[0].strip(), "others"])[0].name
+            object.__setattr__(self, "env", RECORDED_PREFIX + (os.path.abspath(name) if os.path.exists(name) else name))
+        if isinstance(self.env, str) and self.env.startswith((PREFIX, RECORDED_PREFIX)):
             # Nothing can be played here.
             object.__setattr__(self, "evaluator", False)
         if self.policy_server is not None and isinstance(self.actors, int):

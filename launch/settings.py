@@ -100,7 +100,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     if "policies" in values:
         values["policies"] = as_mappings(values["policies"])
     apply_options(values, options, fields)
-    if not values.get("env") and not values.get("spaces"):
+    if not any(values.get(name) for name in ("env", "spaces", "dataset")):
         raise CallboardError("name an environment: --env CartPole-v1")
     for key, field in fields.items():
         if key.startswith(f"{_AGENT}.") and field.default is dataclasses.MISSING and key not in values:

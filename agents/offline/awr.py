@@ -4,7 +4,6 @@ The advantages are those of returns along recorded sequences over a value that i
 """
 
 import dataclasses
-from typing import ClassVar
 
 import tensorflow as tf
 
@@ -25,8 +24,6 @@ from .bc import BC, BCNetworks
 @dataclasses.dataclass(frozen=True)
 class AWR(AWRSettings, BC):
     """The AWR agent."""
-
-    live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate",)
 
     def make_networks(self, layout: Layout) -> BCNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 import tree
@@ -104,7 +104,7 @@ class BCPolicy(tf.Module):
 class BC(BCSettings, Agent):
     """The behavioral cloning agent."""
 
-    live = ("optimizer.learning_rate",)
+    live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate",)
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded(agent_name(self), layout.spec.action)

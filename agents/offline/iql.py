@@ -17,6 +17,7 @@ from ...networks.actor_critics.composed_actor_critic import AdditiveTwinCritic
 from ...networks.actor_critics.separate import SeparateNetworks
 from ...networks.factory import policy_value_network
 from ...networks.network import Inputs
+from ...networks.normalization import RunningNormalizer
 from ...networks.target_update import copy_weights, move_weights
 from ...networks.torsos.encoders import Encoders
 from ...replay import stacked_spec
@@ -138,7 +139,7 @@ class IQL(IQLSettings, TransitionAgent):
 
 
 def _critics(
-    settings: IQLNetworkSettings, spec: EnvironmentSpec, parts: ActionParts, normalizer: object
+    settings: IQLNetworkSettings, spec: EnvironmentSpec, parts: ActionParts, normalizer: RunningNormalizer | None
 ) -> list[AdditiveTwinCritic]:
     """Makes twin critics and their targets, which normalize observations as policy and value do."""
     own = ("hidden_sizes", "autoregressive", "normalize_observations")

@@ -125,9 +125,9 @@ def _fitted(
         after = tree.map_structure(lambda leaf: leaf[1:], episode.observation)
         rows.append((before, episode.action, episode.reward, kept, after))
         first.append(tree.map_structure(lambda leaf: leaf[:1], episode.observation))
-    joined = tree.map_structure(lambda *leaves: np.concatenate(leaves), *rows)
+    before, action, reward, kept, after = tree.map_structure(lambda *leaves: np.concatenate(leaves), *rows)
     begun = tree.map_structure(lambda *leaves: np.concatenate(leaves), *first)
-    transitions = Transitions(*joined, _actions(policy, joined[-1], seed))
+    transitions = Transitions(before, action, reward, kept, after, _actions(policy, after, seed))
     return fitted_q_evaluation(spec, transitions, begun, _actions(policy, begun, seed + 1), discount, settings, seed)
 
 

@@ -10,6 +10,7 @@ from ...callbacks import plain_task
 from ...data import Layout
 from ...environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
@@ -23,6 +24,8 @@ def check_node_counts(experiment: Experiment) -> None:
     """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
     if not experiment.actors and not experiment.dataset:
         raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
+    if experiment.actors and isinstance(experiment.env, str) and experiment.env.startswith(RECORDED_PREFIX):
+        raise CallboardError("actors need an environment: name one with env, or set actors to 0")
     if not experiment.actors and experiment.max_learner_steps is None and experiment.max_seconds is None:
         raise CallboardError(
             "a run without actors makes no environment steps that would end it: set max_learner_steps or max_seconds"

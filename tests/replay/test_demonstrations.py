@@ -1,5 +1,7 @@
 """A fixed share of each batch from recorded episodes: tables, batches, priorities, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,7 +62,8 @@ def test_learner_steps_per_played_item_stay_as_without_demonstrations():
 
 
 def test_priorities_reach_both_tables(serve):
-    replay = replay_of(priority_exponent=1.0)
+    # So many samples per item that the dataset's own do not use them up.
+    replay = replay_of(priority_exponent=1.0, limits=dataclasses.replace(LIMITS, samples_per_insert=400.0))
     handle = serve(replay.tables())
     writers = [write(replay, handle, ACTOR, 1.0), write(replay, handle, FEEDER, 2.0)]
     found = replay.dataset(handle, tf.distribute.InputContext())

@@ -65,12 +65,27 @@ def test_a_run_without_actors_learns_from_them_with_all_of_them_in_replay(record
     assert rows[-1]["learner/log_prob"] < 0
 
 
+def test_a_run_without_an_environment_reports_losses_and_its_policy_plays_later(recorded, tmp_path):
+    from callboard import evaluate
+
+    experiment = experiment_of("bc", tmp_path, env="", actors=0, dataset=str(recorded), max_learner_steps=10)
+    assert experiment.env == f"recorded:{recorded}" and not experiment.evaluator
+    outcome = run(experiment, "inline")
+    assert outcome.exit_code == 0, outcome.error
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["learner/log_prob"] < 0 and "evaluator/return" not in rows[-1]
+    assert evaluate(f"{tmp_path}@latest", episodes=2, env="CartPole-v1").mean > 5
+    with pytest.raises(CallboardError, match="stands for recorded episodes, and cannot be stepped"):
+        evaluate(f"{tmp_path}@latest", episodes=2)
+
+
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
         ({"env": "Acrobot-v1"}, r"does not fit: its observation is float32\(4,\), and .* float32\(6,\)"),
         ({"max_learner_steps": None}, "set max_learner_steps or max_seconds"),
         ({"dataset": ()}, "name a dataset"),
+        ({"env": "", "actors": 1}, "actors need an environment: name one with env, or set actors to 0"),
         ({"agent": "impala", "agent_settings": {}}, "impala learns from its own newest episodes alone"),
         ({"dataset": "nowhere"}, "there is no data set 'nowhere'"),
         ({"agent_settings": {"replay.demonstration_share": 0.5}}, "leave agent.replay.demonstration_share out"),
