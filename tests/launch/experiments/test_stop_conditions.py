@@ -60,7 +60,7 @@ def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True
         (
             "learner/temperature > 1",
             {},
-            "cannot work: learner/temperature is a metric of sac, drq, dmpo, not of impala",
+            "cannot work: learner/temperature is a metric of sac, drq, cql, dmpo, not of impala",
         ),
     ],
 )
