@@ -15,7 +15,7 @@ CASES = [
     for case in AGENT_CASES
     if any(small.settings["network.normalize_observations"] for small in case.small_updates.values())
 ]
-FAST = ("sac", "r2d2")
+FAST = ("sac",)
 
 
 @pytest.mark.parametrize(

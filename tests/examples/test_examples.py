@@ -43,6 +43,7 @@ def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
     return [row for row in rows(run_dir) if "evaluator/return" in row]
 
 
+@pytest.mark.slow
 def test_reinforce_runs_to_its_limit_and_leaves_a_run_that_can_be_read_again(tmp_path):
     agent = agent_class(REINFORCE)(unroll_length=8, batch_size=8)
     experiment = Experiment(

@@ -87,7 +87,10 @@ def test_nothing_that_the_libraries_define_is_usable_but_by_its_kind():
 @pytest.mark.parametrize(
     "recipe",
     [
-        "agent: {name: impala}\nenv: 'keras.export.export_lib:ReloadedLayer'\nenv_options: {filepath: graph}\n",
+        pytest.param(
+            "agent: {name: impala}\nenv: 'keras.export.export_lib:ReloadedLayer'\nenv_options: {filepath: graph}\n",
+            marks=pytest.mark.slow,
+        ),
         "agent: {name: impala, network: {core: 'keras.export.export_lib:ReloadedLayer', "
         "core_options: {filepath: graph}}}\nenv: CartPole-v1\n",
     ],

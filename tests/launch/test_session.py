@@ -163,6 +163,7 @@ def test_training_in_pieces_gives_the_same_weights_as_in_one_piece(experiment, t
     assert weights[0] == weights[1] == weights[2], steps
 
 
+@pytest.mark.slow
 def test_a_session_in_another_thread_is_iterated_over_to_the_end_of_the_run(experiment, said):
     experiment = dataclasses.replace(experiment, max_steps=2500)
 

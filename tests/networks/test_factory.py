@@ -31,6 +31,7 @@ OBSERVATIONS = {
     "vectors": {"position": VECTOR, "velocity": specs.Array((2, 2), np.float32), "mode": specs.DiscreteArray(3)},
     "images and vectors": {"eye": IMAGE, "body": VECTOR, "inner": {"map": specs.Array((12, 12, 1), np.float32)}},
 }
+FAST = (("none", "choice"), ("none", "small binary image"), ("none", "vectors"), ("lstm", "images and vectors"))
 
 
 def spec_of(observation):
@@ -44,9 +45,11 @@ def random_observation(spec, leading, seed=0):
 
 @pytest.mark.parametrize(
     "core, name",
-    [("none", name) for name in OBSERVATIONS]
-    + [("lstm", "images and vectors")]
-    + [pytest.param("lstm", name, marks=pytest.mark.slow) for name in OBSERVATIONS if name != "images and vectors"],
+    [
+        pytest.param(core, name, marks=() if (core, name) in FAST else pytest.mark.slow)
+        for core in ("none", "lstm")
+        for name in OBSERVATIONS
+    ],
 )
 def test_every_kind_of_observation(name, core):
     spec = spec_of(OBSERVATIONS[name])

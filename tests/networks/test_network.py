@@ -1,6 +1,7 @@
 """Steps and unrolls, resets, and the variables of networks."""
 
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
@@ -70,9 +71,13 @@ def assert_close(one, other, **tolerance):
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("core", ["none", "lstm"])
-@pytest.mark.parametrize("previous_inputs", [False, True])
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize(
+    "in_graph, previous_inputs, core",
+    [
+        pytest.param(*kind, marks=() if kind in ((False, False, "none"), (True, True, "lstm")) else pytest.mark.slow)
+        for kind in itertools.product((False, True), (False, True), ("none", "lstm"))
+    ],
+)
 def test_unroll_equals_steps(core, previous_inputs, in_graph):
     network = make(core, previous_inputs)
     inputs, state = random_inputs(previous_inputs), random_state(network)

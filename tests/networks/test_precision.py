@@ -24,7 +24,14 @@ def observations(spec):
     return tf.constant(rng.normal(size=(4, 5)), tf.float32)
 
 
-@pytest.mark.parametrize("torso, spec", [("mlp", VECTOR), ("nature", IMAGE), ("resnet8", IMAGE)])
+@pytest.mark.parametrize(
+    "torso, spec",
+    [
+        ("nature", IMAGE),
+        pytest.param("mlp", VECTOR, marks=pytest.mark.slow),
+        pytest.param("resnet8", IMAGE, marks=pytest.mark.slow),
+    ],
+)
 def test_results_are_close_to_those_of_float32(torso, spec):
     def run(precision):
         tf.keras.utils.set_random_seed(1)

@@ -1,6 +1,7 @@
 """Networks for action values."""
 
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 PIXELS = EnvironmentSpec(specs.BoundedArray((36, 40, 4), np.uint8, 0, 255), specs.DiscreteArray(6))
 
 
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("core", ["none", "lstm"])
-@pytest.mark.parametrize("previous_inputs", [False, True])
+@pytest.mark.parametrize(
+    "previous_inputs, core, dueling",
+    [
+        pytest.param(*kind, marks=() if kind in ((False, "none", False), (True, "lstm", True)) else pytest.mark.slow)
+        for kind in itertools.product((False, True), ("none", "lstm"), (False, True))
+    ],
+)
 def test_every_kind_of_network(dueling, core, previous_inputs):
     network = q_network(
         SPEC, core=core, hidden_sizes=(8,), lstm_size=6, dueling=dueling, previous_inputs=previous_inputs

@@ -32,7 +32,14 @@ def images(number, seed=0, size=8):
 # The paper's tables.
 
 
-@pytest.mark.parametrize("depth, millions", [(8, None), (20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85)])
+@pytest.mark.parametrize(
+    "depth, millions",
+    [
+        (8, None),
+        (20, 0.27),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((32, 0.46), (44, 0.66), (56, 0.85))),
+    ],
+)
 def test_layers_and_parameters_are_those_of_table_6(depth, millions):
     network = ResNet(depth)
     assert network(images(1)).shape == (1, 64)

@@ -15,7 +15,13 @@ def parameters_of(networks):
     return sum(variable.shape.num_elements() for variable in unique.values())
 
 
-@pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name in ("ppo", "sac", "qmix") else pytest.mark.slow)
+        for case in AGENT_CASES
+    ],
+)
 def test_all_parameters_of_an_agent_are_counted_once(case):
     experiment = parse_experiment(None, read_recipe(case.recipe), ["--agent.network.hidden-sizes=[4]"])
     networks = experiment.agent.make_networks(experiment.layout())

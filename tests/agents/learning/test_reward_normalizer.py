@@ -88,6 +88,7 @@ def test_replay_keeps_returns_that_are_discounted_as_the_agent_or_by_a_discount_
         assert replay.returns_discount == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in CASES],

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.n_step import n_step_sequence, n_step_window, take_along_time
@@ -39,8 +40,8 @@ def arguments(reward, timesteps):
 @pytest.mark.parametrize("n", [1, 3, 5, STEPS, STEPS + 4])
 def test_sequences_equal_the_walk(seed, n):
     reward, timesteps = random_sequences(seed)
-    result = n_step_sequence(**arguments(reward, timesteps), n=n)
-    assert result.returns.dtype == result.discount.dtype == tf.float64 and result.index.dtype == tf.int32
+    result = tree.map_structure(np.asarray, n_step_sequence(**arguments(reward, timesteps), n=n))
+    assert result.returns.dtype == result.discount.dtype == np.float64 and result.index.dtype == np.int32
     lengths = set()
     for t in range(STEPS):
         for b in range(BATCH):
@@ -56,7 +57,7 @@ def test_sequences_equal_the_walk(seed, n):
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_windows_equal_the_walk(seed, n):
     reward, timesteps = random_sequences(seed, steps=n)
-    result = n_step_window(**arguments(reward, timesteps))
+    result = tree.map_structure(np.asarray, n_step_window(**arguments(reward, timesteps)))
     assert result.returns.shape == result.index.shape == (BATCH,)
     for b in range(BATCH):
         total, product, index, steps = walk(reward, timesteps, 0, b, n)

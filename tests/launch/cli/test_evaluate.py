@@ -10,6 +10,7 @@ from untrained_runs import DEFAULTS, SMALL, write_run
 from callboard.launch.cli.command import main
 
 
+@pytest.mark.slow
 def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys):
     path = str(tmp_path / "run")
     settings = ["--launcher", "inline", "--max-steps", "1000", "--evaluator", "false", "--stop-return", "null"]

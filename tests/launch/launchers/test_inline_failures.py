@@ -27,6 +27,7 @@ class FailsLater(gymnasium.Wrapper):
         return super().step(action)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

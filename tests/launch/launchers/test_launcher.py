@@ -26,6 +26,7 @@ def own_launcher(tmp_path, monkeypatch):
     return "plain_threads:PlainThreads"
 
 
+@pytest.mark.slow
 def test_a_launcher_of_the_users_own_trains(own_launcher, tmp_path, capsys):
     path = tmp_path / "run"
     settings = ["--actors", "1", "--envs-per-actor", "8", "--evaluation-episodes", "5", "--max-steps", "2000"]

@@ -37,6 +37,7 @@ def test_metrics_that_are_not_finite_or_too_large_are_written(tmp_path):
     assert json.loads(line) == {"environment_steps": 1, "return": 1e39, "loss": None, "steps": 2**70}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=pytest.mark.slow)])
 def test_rewards_that_are_too_large_end_the_run_with_a_line_about_the_loss(inference, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ENVIRONMENTS)

@@ -52,6 +52,7 @@ def fetch(tmp_path_factory):
         server.stderr.close()
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_the_curve_and_the_distribution_of_a_metric(fetch):
     assert [value for _, _, value in fetch("scalars/scalars", run=".", tag="episode/eaten")] == [2.0, 2.0, 2.0]
     assert [step for _, step, _ in fetch("scalars/scalars", run=".", tag="episode/eaten")] == [0, 100, 200]

@@ -157,7 +157,10 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
             load_policy(*arguments)
 
 
-@pytest.mark.parametrize("agent, core", [("ppo", "gru"), ("a2c", "none"), ("impala", "none")])
+@pytest.mark.parametrize(
+    "agent, core",
+    [("impala", "none"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("ppo", "gru"), ("a2c", "none")))],
+)
 def test_a_policy_acts_without_what_only_its_critic_saw(agent, core, tmp_path):
     network = {"shared": "false", "critic-state": "state", "core": core, "hidden-sizes": "[8]"}
     options = [f"--agent.network.{key}={value}" for key, value in network.items()]

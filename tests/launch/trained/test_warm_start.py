@@ -167,6 +167,7 @@ def test_a_run_at_a_url(source, tmp_path):
         begun(define(init_from=f"{url}@6"))
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_weights_and_a_resumed_one_has_its_own(tmp_path):
     weights = write_source(tmp_path / "source")
     small = ["--env-options.max_episode_steps=9", "--agent.batch-size=8", "--agent.unroll-length=5", "--no-evaluator"]

@@ -69,8 +69,15 @@ def observed(own, state):
     return Inputs({"own": tf.constant(own, tf.float32), "state": tf.constant(state, tf.float32)})
 
 
-@pytest.mark.parametrize("action", [SPEC.action, BOX.action], ids=["discrete", "continuous"])
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    "action, normalize",
+    [
+        (SPEC.action, True),
+        (BOX.action, False),
+        pytest.param(SPEC.action, False, marks=pytest.mark.slow),
+        pytest.param(BOX.action, True, marks=pytest.mark.slow),
+    ],
+)
 def test_only_the_value_sees_the_critics_state(action, normalize):
     sizes = {"core": "gru", "lstm_size": 6, "shared": False, "critic_state": "state"}
     network = policy_value_network(STATE._replace(action=action), normalize_observations=normalize, **sizes)

@@ -21,8 +21,15 @@ def observation_of(spec, batch=4):
     return {"body": rng.normal(size=(batch, 2)).astype(np.float32), "eye": image} if isinstance(spec, dict) else image
 
 
-@pytest.mark.parametrize("observation", [IMAGE, {"body": BODY, "eye": IMAGE}], ids=["image", "both"])
-@pytest.mark.parametrize("action", [BOX, CHOICE], ids=["continuous", "discrete"])
+@pytest.mark.parametrize(
+    "observation, action",
+    [
+        pytest.param(IMAGE, BOX, id="image-continuous"),
+        pytest.param(IMAGE, CHOICE, id="image-discrete", marks=pytest.mark.slow),
+        pytest.param({"body": BODY, "eye": IMAGE}, BOX, id="both-continuous", marks=pytest.mark.slow),
+        pytest.param({"body": BODY, "eye": IMAGE}, CHOICE, id="both-discrete", marks=pytest.mark.slow),
+    ],
+)
 def test_the_encoder_is_shared_and_trained_by_the_critics_alone(observation, action):
     networks = shared_encoder_networks(EnvironmentSpec(observation, action), hidden_sizes=(8,))
     x = observation_of(observation)

@@ -22,7 +22,7 @@ def test_outputs_are_those_of_the_paper():
     head = ImplicitQuantileHead(NUMBER, inner)
     head(features())
     with sampling(SEED, SLOTS):
-        values, fractions = head(features())
+        values, fractions = (output.numpy() for output in head(features()))
     np.testing.assert_array_equal(fractions, uniform(SEED, Stream.QUANTILE_FRACTION, SLOTS, (NUMBER,)))
     (kernel, bias), (out, out_bias) = (
         [variable.numpy() for variable in part.variables] for part in (head._embedding, inner._layers[0])

@@ -28,8 +28,15 @@ def random_inputs():
     return tree.map_structure(tf.constant, inputs._replace(previous_action=inputs.previous_action.astype(np.int32)))
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("core", ["gru", "lstm", "none"])
+@pytest.mark.parametrize(
+    "core, shared",
+    [
+        ("gru", False),
+        ("none", True),
+        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("gru", True), ("lstm", True))),
+        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("lstm", False), ("none", False))),
+    ],
+)
 def test_an_unroll_equals_steps(shared, core):
     network, inputs = network_of(core, shared=shared), random_inputs()
     assert len(network.networks) == (1 if shared else MEMBERS)
@@ -45,8 +52,15 @@ def test_an_unroll_equals_steps(shared, core):
     assert network.regularization_loss() == 0
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("previous_actions", [True, False])
+@pytest.mark.parametrize(
+    "shared, previous_actions",
+    [
+        (True, True),
+        (False, False),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        pytest.param(False, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_members_values_depend_on_its_own_inputs_alone(shared, previous_actions):
     network, inputs = network_of(shared=shared, previous_actions=previous_actions), random_inputs()
     inputs = inputs._replace(begins=tf.zeros_like(inputs.begins))

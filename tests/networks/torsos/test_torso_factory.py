@@ -139,8 +139,17 @@ def test_wrong_torsos_of_parts_are_refused_in_one_line(observation, torso, torso
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["nature", "impala", "conv"])
+@pytest.mark.parametrize(
+    "name, precision",
+    [
+        ("conv", "float32"),
+        ("nature", "bfloat16"),
+        pytest.param("conv", "bfloat16", marks=pytest.mark.slow),
+        pytest.param("nature", "float32", marks=pytest.mark.slow),
+        pytest.param("impala", "float32", marks=pytest.mark.slow),
+        pytest.param("impala", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_all_kernels_of_a_torso_for_images_begin_as_the_initializer_says(name, precision):
     filters = ((4, 8, 4),) if name == "conv" else ()
 
@@ -159,7 +168,9 @@ def test_all_kernels_of_a_torso_for_images_begin_as_the_initializer_says(name, p
     assert not any(map(is_orthogonal, kernels(None)))
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "resnet8", "conv"])
+@pytest.mark.parametrize(
+    "name", ["conv", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nature", "impala", "resnet8"))]
+)
 def test_torsos_for_images_have_relus_or_the_activation_that_is_given(name):
     filters = ((4, 8, 4),) if name == "conv" else ()
     image = np.random.default_rng(0).integers(256, size=(4, 40, 40, 3)).astype(np.uint8)
