@@ -22,7 +22,7 @@ from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
 from .nodes.recorded.feeder import FeederNode
 from .nodes.recorded.recorder import RecorderNode
 from .nodes.replay import ReplayNode
-from .nodes.user_node import UserNode
+from .nodes.user_node import ClosingProgram, UserNode
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
@@ -48,7 +48,8 @@ OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=Fal
 
 def make_program(run: Run) -> lp.Program:
     """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
-    program = lp.Program("callboard")
+    hosts = None if run.experiment.listen == "all" else ()
+    program = ClosingProgram("callboard", hosts)
 
     def add(label: str, number: int, role: type[Node], part: Run = run, **arguments: Any) -> Any:
         with program.group(label):
@@ -56,7 +57,7 @@ def make_program(run: Run) -> lp.Program:
                 arguments.pop("policy", POLICIES[label]),
                 timeout=run.experiment.node_timeout,
                 log_level=run.experiment.log_level,
-                hosts=None if run.experiment.listen == "all" else (),
+                hosts=hosts,
             )
             kind = SupervisingNode if role is Coordinator else GraphNode
             return program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))

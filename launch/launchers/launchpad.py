@@ -53,17 +53,12 @@ class LaunchpadLauncher(Launcher):
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         import launchpad as lp
 
-        from ..nodes.node import ProgramNode
-        from ..nodes.user_node import close_ports
         from .supervision.remote_monitor import MonitorServer
 
         failure: BaseException | None = None
         server = MonitorServer(monitor)
         (coordinator,) = program.groups["coordinator"]
         coordinator.monitor_address = server.address
-        for node in program.get_all_nodes():
-            if not isinstance(node, ProgramNode):
-                close_ports(node, coordinator.policy.hosts)
         coordinator.signals_launchpad = threading.current_thread() is threading.main_thread()
         try:
             with begun(run), launchpad_signals() as signals:

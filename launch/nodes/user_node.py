@@ -1,6 +1,6 @@
 """A node of one of Launchpad's own kinds, which a user has added to the program, under Callboard's launchers.
 
-Launchpad's launchers run such a node without this module.
+Launchpad's launchers run such a node without `UserNode`, but with its ports closed, see `ClosingProgram`.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from launchpad.launch import worker_manager
 from ...errors import CallboardError
 from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
-from .node import NodeContext, NodePolicy
+from .node import NodeContext, NodePolicy, ProgramNode
 
 USER_NODE_POLICY = NodePolicy(stop_order=1)
 """How launchers treat a node of the user's own, unless it has an attribute `policy`: like an actor."""
@@ -68,29 +68,54 @@ class UserNode:
         self._node._instance = None
         context.progress.waits("its own code")
         context.guard.allow(self.policy.hosts)
-        _run_closed(self._node.function, self.addresses, context.guard, context.stop)
+        function = self._node.function
+        if isinstance(function, ClosedFunction):
+            function = function.function
+        _run_closed(function, self.addresses, context.guard, context.stop)
         context.progress.waits("the end of the run")
         context.stop.wait()
 
 
-def close_ports(node: lp.PyNode, hosts: Sequence[str] | None) -> None:
-    """Makes a node close its ports to other machines where Launchpad itself runs it.
+class ClosingProgram(lp.Program):
+    """A program in which nodes of Launchpad's own kinds close their ports to other machines.
+
+    They do so where Launchpad itself runs them, also in a process of their own; `UserNode` does it under other
+    launchers.
 
     Args:
-      node: a node of the user's own, before the launch.
+      name: name of the program.
       hosts: see `NodePolicy`.
     """
-    function, addresses = node._partial_function, node.addresses
-    node._partial_function = lambda: _run_closed(function, addresses, PortGuard(hosts), threading.Event())
+
+    def __init__(self, name: str, hosts: Sequence[str] | None):
+        super().__init__(name)
+        self._hosts = hosts
+
+    def add_node(self, node: Any, label: str | None = None) -> Any:
+        if isinstance(node, lp.PyNode) and not isinstance(node, ProgramNode):
+            node._partial_function = ClosedFunction(node._partial_function, node.addresses, self._hosts)
+        return super().add_node(node, label)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClosedFunction:
+    """The function of a node, which closes the ports of the node's addresses as soon as it listens on them."""
+
+    function: Callable[[], Any]
+    addresses: Sequence[lp.Address]
+    hosts: Sequence[str] | None
+
+    def __call__(self) -> Any:
+        return _run_closed(self.function, self.addresses, PortGuard(self.hosts), threading.Event())
 
 
 def _run_closed(
     function: Callable[[], Any], addresses: Sequence[lp.Address], guard: PortGuard, stop: threading.Event
-) -> None:
+) -> Any:
     """Calls a node's function, and closes the ports of its addresses as soon as it listens on them."""
     ports = [lp.get_port_from_address(address.resolve()) for address in addresses]
     guard.close_when_open(ports, stop)
-    function()
+    return function()
 
 
 class _StopNotice:

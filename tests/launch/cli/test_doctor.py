@@ -32,6 +32,14 @@ def test_a_tensorboard_that_cannot_start_is_wrong(tmp_path, monkeypatch):
     assert not broken.ok and "pkg_resources" in broken.found and "pip install 'setuptools<81'" in broken.advice
 
 
+def test_a_kernel_that_refuses_packet_filters_is_wrong(monkeypatch):
+    (closed,) = doctor._ports()
+    assert closed.ok and "closed to other machines" in closed.found
+    monkeypatch.setattr(doctor, "refusal", lambda: "Operation not permitted")
+    (open_to_all,) = doctor._ports()
+    assert not open_to_all.ok and "refuses packet filters: Operation not permitted" in open_to_all.found
+
+
 def test_a_disk_with_little_space_is_wrong(monkeypatch):
     (enough,) = doctor._disk()
     assert "GB free here" in enough.found

@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -96,6 +98,15 @@ def storage(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SILENT_SECONDS", 0.6)
     (tmp_path / "run").mkdir()
     return Storage(f"file://{tmp_path}/run")
+
+
+def test_a_file_system_that_became_read_only_does_not_hide_how_a_run_ended(tmp_path, monkeypatch):
+    def unlink(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    with pytest.raises(ValueError, match="the end of the run"), run_lock(tmp_path / "lock", "--launcher processes"):
+        monkeypatch.setattr(pathlib.Path, "unlink", unlink)
+        raise ValueError("the end of the run")
 
 
 @contextlib.contextmanager

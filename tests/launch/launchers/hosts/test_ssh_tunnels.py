@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -14,15 +13,6 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.launchers.hosts.ssh_tunnels import check_tunnels, ssh_tunnels
 
-CLIENT = """
-import socket, sys
-for port in sys.argv[2:]:
-    try:
-        socket.create_connection((sys.argv[1], int(port)), timeout=0.7).close()
-        print(port)
-    except OSError:
-        pass
-"""
 ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null")
 
 
@@ -125,10 +115,18 @@ def ssh_hosts(hosts, tmp_path, monkeypatch):
         process.wait()
 
 
-def reached(network, from_host, to_host):
-    ports = map(str, network.listening(to_host))
-    command = [*network.inside(from_host), sys.executable, "-c", CLIENT, network.addresses[to_host], *ports]
-    return [int(line) for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+@pytest.mark.slow
+def test_without_a_key_nothing_starts(ssh_hosts, tmp_path):
+    client = tmp_path / "ssh" / "client"
+    client.write_text(client.read_text().replace(f"IdentityFile {tmp_path}/ssh/user\n", "IdentityFile none\n"))
+    hosts = ssh_hosts
+    placed = {name: hosts.network.addresses[name] for name in ("a", "b")}
+    hosts.write_cluster(hosts=placed, tunnel="ssh", learner=["a"], replay=["a"], actor={"b": 1}, evaluator=["a"])
+    run = hosts.start("a", *ENDLESS)
+    assert run.wait(60) == 2, run.text()
+    assert "the host b cannot be reached with ssh" in run.end_line() and "Permission denied" in run.end_line()
+    assert len(run.text().splitlines()) == 1
+    assert not run.run_dir.exists()
 
 
 @pytest.mark.slow
@@ -145,7 +143,7 @@ def test_a_run_through_tunnels_is_reached_by_ssh_alone_and_survives_a_cut(ssh_ho
 
     hosts.wait_until(lambda: learner_steps() >= 3)
     for other, name in (("b", "a"), ("a", "b"), ("stranger", "a"), ("stranger", "b")):
-        assert reached(hosts.network, other, name) == [22]
+        assert hosts.network.reached(other, name) == [22]
     hosts.network.cut("b")
     hosts.wait_until(lambda: "no SSH connection to host b" in hosts.runs["a"].text())
     hosts.network.restore("b")

@@ -109,6 +109,34 @@ def test_a_late_report_of_the_incarnation_before_is_counted_but_changes_nothing_
     assert "x" not in coordinator.status()
 
 
+def test_a_run_ends_in_order_if_its_address_cannot_be_removed(make_coordinator, sent, tmp_path):
+    coordinator = make_coordinator()
+    coordinator.setup()
+    report(coordinator, steps=100)
+    # As a file of a file system that became read-only, it cannot be unlinked, though for another reason.
+    (tmp_path / "coordinator.json").mkdir()
+    coordinator.finish()
+    assert [content["environment_steps"] for kind, content in sent if kind == "status"] == [100]
+
+
+@pytest.mark.parametrize(
+    "settings, refused, expected",
+    [
+        ({}, "", []),
+        ({"listen": "all"}, "", ["the ports of this run are open to all machines (listen all)"]),
+        ({}, "Operation not permitted", ["the kernel refuses packet filters (Operation not permitted)"]),
+    ],
+)
+def test_open_ports_are_reported_in_one_line(make_coordinator, sent, monkeypatch, settings, refused, expected):
+    monkeypatch.setattr("callboard.launch.nodes.coordination.coordinator.refusal", lambda: refused)
+    coordinator = make_coordinator(**settings)
+    coordinator.setup()
+    coordinator.finish()
+    lines = [str(content) for _, content in sent if "ports of this run" in str(content)]
+    assert len(lines) == len(expected)
+    assert all(text in line for text, line in zip(expected, lines, strict=True))
+
+
 def test_actors_learn_which_learners_are_short_of_data(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, "learner/0", short_of_data=0.0)
