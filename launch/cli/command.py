@@ -1,5 +1,6 @@
 """The command `callboard`: calls the module of the subcommand that the first argument names."""
 
+import argparse
 import atexit
 import contextlib
 import faulthandler
@@ -19,6 +20,7 @@ from ..launchers.node_processes.forkserver import stop_forkserver
 from ..launchers.node_processes.forkserver_process import end_processes
 from ..stop_signals import Stopped, raise_at_signals
 
+_LIBRARY = (__package__ or "").partition(".")[0]
 _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "train": [
         ("AGENT --env NAME [options]", "train an agent"),
@@ -71,8 +73,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stopped.exit_code
     except KeyboardInterrupt:
         return 130
+    except SystemExit as leave:
+        place = _place_of(leave)
+        if not place:
+            raise
+        line = f"{place} calls sys.exit({leave.code!r}); let it raise an exception instead"
+        print(f"callboard: {_printable(line)}", file=sys.stderr)
+        return 2
     finally:
         stop_forkserver()
+
+
+def _place_of(leave: SystemExit) -> str:
+    """Returns where a user's own code has called `sys.exit`; empty if the command itself ends, as for `--help`."""
+    # The first frame is this module's, and the last one that of the call.
+    *_, (frame, line) = traceback.walk_tb(leave.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    if module == argparse.__name__ or module.startswith(f"{_LIBRARY}."):
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)}, line {line}, in {frame.f_code.co_name},"
 
 
 def _usage() -> str:

@@ -53,6 +53,27 @@ def test_the_exit_code_says_how_a_subcommand_ended(error, code, monkeypatch, cap
     assert capsys.readouterr().err == expected
 
 
+def test_code_of_the_user_that_ends_the_program_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "leaving_agent.py").write_text(
+        "import dataclasses, sys\n"
+        "from callboard.agents.impala import Impala\n"
+        "@dataclasses.dataclass(frozen=True)\n"
+        "class Leaving(Impala):\n"
+        "    def check(self, layout):\n"
+        "        sys.exit(0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["graph", "leaving_agent:Leaving", "--env", "CartPole-v1"]) == 2
+    line = "callboard: leaving_agent.py, line 6, in check, calls sys.exit(0); let it raise an exception instead\n"
+    assert capsys.readouterr().err == line
+
+
+def test_help_and_mistakes_in_options_end_as_they_do_elsewhere(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["doctor", "--help"])
+    assert left.value.code == 0
+
+
 def test_a_crash_in_native_code_prints_where_it_was():
     script = "import os\nfrom callboard.launch.cli import command\ncommand.main = os.abort\ncommand.run_command()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
