@@ -7,6 +7,7 @@ from typing import Any
 from .callbacks import NAME, Callbacks
 from .errors import CallboardError, unknown
 from .named_objects import import_object
+from .setting_types import texts_of
 
 _CALLED = "on_"
 """Beginning of the names of the methods that a run calls."""
@@ -23,7 +24,7 @@ def callback_settings(callbacks: Any) -> list[str | dict[str, Any] | Callbacks]:
       CallboardError: they are anything else.
     """
     if isinstance(callbacks, str):
-        return [name.strip() for name in callbacks.split(",")]
+        return [*texts_of(callbacks)]
     if isinstance(callbacks, Callbacks | Mapping | type):
         callbacks = [callbacks]
     if not isinstance(callbacks, list | tuple):

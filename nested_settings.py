@@ -1,12 +1,14 @@
 """Dataclasses of settings that contain others, such as the `optimizer` of an agent."""
 
 import dataclasses
+import functools
 import inspect
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from .setting_types import field_types, is_union
+from .setting_descriptions import is_mapping, is_union
+from .setting_types import NAME, default_of, field_types
 
 T = TypeVar("T")
 
@@ -37,7 +39,7 @@ def declared_fields(settings: Any) -> dict[str, Field]:
     for field in dataclasses.fields(kind):
         if field.name not in hints:
             continue
-        default = _default(field) if settings is kind else getattr(settings, field.name)
+        default = default_of(field) if settings is kind else getattr(settings, field.name)
         nested = default if dataclasses.is_dataclass(default) else hints[field.name]
         # A dataclass in place of a number, such as a schedule, is a value of its own.
         if not is_union(hints[field.name]) and dataclasses.is_dataclass(nested):
@@ -52,6 +54,48 @@ def values_of(settings: Any) -> dict[str, Any]:
     return {name: field.default for name, field in declared_fields(settings).items()}
 
 
+def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values by names such as `optimizer.learning_rate` as nested mappings."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        within = nested
+        *groups, name = key.split(".")
+        for group in groups:
+            within = within.setdefault(group, {})
+        within[name] = value
+    return nested
+
+
+def merged_values(
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    fields: Mapping[str, Field],
+    prefix: str = "",
+    entries: bool = True,
+) -> dict[str, Any]:
+    """Returns nested values updated with others; those of a group, which a name alone stands for too, are merged.
+
+    Args:
+      values: nested values, as YAML has them.
+      given: those that take their place.
+      fields: all settings by flat name.
+      prefix: flat name of the group of the values, with a dot.
+      entries: whether settings that are mappings themselves are merged too, such as `env_options`.
+    """
+    merged = dict(values)
+    for name, after in given.items():
+        key = f"{prefix}{name}."
+        before = merged.get(name)
+        if f"{key}{NAME}" in fields:
+            before, after = ({NAME: one} if isinstance(one, str) else one for one in (before, after))
+        field = fields.get(key.removesuffix("."))
+        is_merged = any(one.startswith(key) for one in fields) or (entries and (not field or is_mapping(field.hint)))
+        if is_merged and isinstance(before, Mapping) and isinstance(after, Mapping):
+            after = merged_values(before, after, fields, key, entries)
+        merged[name] = after
+    return merged
+
+
 def from_values(kind: type[T], values: Mapping[str, Any]) -> T:
     """Makes a dataclass from values by names such as `optimizer.learning_rate`; the other fields keep their defaults.
 
@@ -59,7 +103,7 @@ def from_values(kind: type[T], values: Mapping[str, Any]) -> T:
       kind: the dataclass.
       values: for example `{"epochs": 3, "optimizer.learning_rate": 1e-3}`.
     """
-    defaults = {field.name: _default(field) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    defaults = {field.name: default_of(field) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**_arguments(values, defaults, field_types(kind)))
 
 
@@ -86,11 +130,8 @@ def _arguments(values: Mapping[str, Any], before: Mapping[str, Any], hints: Mapp
     return arguments
 
 
-def _default(field: Any) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-def _attribute_texts(kind: type) -> dict[str, str]:
+@functools.cache
+def _attribute_texts(kind: type) -> Mapping[str, str]:
     """Returns the descriptions in the `Attributes` sections of a class and its bases, by name."""
     texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):

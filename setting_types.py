@@ -1,20 +1,26 @@
-"""Types of settings: numbers with a range, their description, and the conversion of plain values to them."""
+"""Types of settings: numbers with a range, their description, and the one reader of plain values.
+
+YAML, options, arguments in Python and policies give plain values, nested as they may be; `converted` makes of them what
+the annotations of the dataclasses describe.
+"""
 
 import collections.abc
+import contextlib
 import dataclasses
 import enum
+import functools
 import math
 import numbers
 import pathlib
 import re
-import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from .errors import CallboardError, unknown
+from .errors import CallboardError, unknown_setting
+from .setting_descriptions import described, is_union, shown
 
 PositiveInt = Annotated[int, Interval(ge=1)]
 LayerSize = Annotated[int, Interval(ge=1, le=2**16)]
@@ -24,37 +30,65 @@ PositiveFloat = Annotated[float, Interval(gt=0, lt=math.inf)]
 NonNegativeFloat = Annotated[float, Interval(ge=0, lt=math.inf)]
 FiniteFloat = Annotated[float, Interval(gt=-math.inf, lt=math.inf)]
 UnitInterval = Annotated[float, Interval(ge=0, le=1)]
+NAME = "name"
+"""A group with a setting of this name may be given as that name alone: `optimizer: adam`."""
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")  # 010 is 8 to some, and 10 to others.
 _MOST_DIGITS = 30
-_MOST_LETTERS = 60
-_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    pathlib.Path: "a path",
-    type(None): "null",
-    Any: "any value",
-}
-_PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
-_EXAMPLES = {int: "[64, 64]", float: "[0.5, 1.0]", str: "[a, b]"}
 
 
 class Unfit(ValueError):
     """The value does not match the annotation."""
 
 
-def converted(key: str, value: Any, hint: Any) -> Any:
+class _UnknownName(Exception):
+    """A name is that of no field of a dataclass."""
+
+    def __init__(self, key: str, name: object, kind: type):
+        super().__init__(_inner(key, name))
+        self.names = [_inner(key, known) for known in field_types(kind)]
+
+
+def converted(key: str, value: Any, hint: Any, known: Collection[str] = ()) -> Any:
     """Converts the plain value of the setting `key` to the type of the annotation `hint`, and checks its range.
 
+    Args:
+      key: flat name of the setting, for messages, such as `agent.optimizer`.
+      value: the value; of a dataclass a mapping by the names of its fields, or an instance.
+      hint: the annotation.
+      known: flat names of all settings, of which the closest is proposed for an unknown one.
+
     Raises:
-      CallboardError: the value does not match.
+      CallboardError: the value does not match, or a name in it is unknown.
     """
+    with _explained(key, known):
+        return _convert_part(value, hint, key, None)
+
+
+def given_fields(kind: type, values: Any, key: str = "", known: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the fields of a dataclass that plain values set, converted, without making one; see `converted`."""
+    if not isinstance(values, Mapping):
+        raise _no_group(key, values, kind)
+    with _explained(key, known):
+        return _given_fields(kind, values, key, None)
+
+
+def changed_fields(settings: Any, key: str = "", known: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the fields of a dataclass that are plain values, as Python may give them, converted; see `converted`."""
+    with _explained(key, known):
+        return _changed_fields(settings, key)
+
+
+@contextlib.contextmanager
+def _explained(key: str, known: Collection[str]) -> Iterator[None]:
     try:
-        return _convert(value, hint, key)
-    except Unfit as error:
-        raise CallboardError(f"{key} must be {described(hint)}, not {shown(value)}") from error
+        yield
+    except _UnknownName as error:
+        # Of a value that has settings of its own, such as a schedule, those of others are not meant.
+        in_group = not set(known).isdisjoint(error.names)
+        otherwise = "see callboard train --help" if in_group else f"choose from {', '.join(error.names)}"
+        names = {name: name for name in [*error.names, *(known if in_group else ())]}
+        raise unknown_setting("key", str(error), str(error), names, otherwise) from error
     except RecursionError as error:
         raise CallboardError(f"{key} is nested too deeply") from error
 
@@ -81,40 +115,14 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
         raise CallboardError(f"{prefix.removesuffix('.')}: {problem}" if prefix else problem)
 
 
-def described(hint: Any) -> str:
-    """Describes the values an annotation allows, for messages: `a whole number of at least 1 or null`."""
-    if hint in _NAMES:
-        return _NAMES[hint]
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        # The range of a dataclass is that of the numbers in it.
-        ranges = () if dataclasses.is_dataclass(arguments[0]) else arguments[1:]
-        return described(arguments[0]) + "".join(map(_range_text, ranges))
-    if isinstance(getattr(hint, "description", None), str):
-        return hint.description
-    if origin is Literal:
-        return _alternatives(arguments)
-    if is_union(hint):
-        # Classes and functions can be given in Python only.
-        plain = [part for part in arguments if typing.get_origin(part) is not collections.abc.Callable]
-        return _alternatives(list(dict.fromkeys(name for part in plain for name in _alternatives_of(part))))
-    if origin in (tuple, list, collections.abc.Sequence):
-        return _list_described(origin, arguments)
-    if hint is dict or origin in (dict, collections.abc.Mapping) or dataclasses.is_dataclass(hint):
-        return "settings by name, such as {size: 5}"
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _alternatives(list(hint.__members__))
-    return getattr(hint, "__name__", str(hint))
+def texts_of(setting: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the texts that a setting gives in a list or separated by commas, without the spaces around them."""
+    texts = setting.split(",") if isinstance(setting, str) else setting
+    return tuple(text.strip() for text in texts)
 
 
-def shown(value: Any) -> str:
-    """Formats a value for messages, on one line, shortened if needed."""
-    text = value if isinstance(value, str) else repr(value)
-    text = repr(text) if isinstance(value, str) else " ".join(text.split())
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-
-
-def field_types(settings: Any) -> dict[str, Any]:
+@functools.cache
+def field_types(settings: Any) -> Mapping[str, Any]:
     """Returns the annotations of the dataclass fields that can be set, by name."""
     try:
         hints = typing.get_type_hints(settings, include_extras=True)
@@ -125,49 +133,6 @@ def field_types(settings: Any) -> dict[str, Any]:
         for field in dataclasses.fields(settings)
         if field.init
     }
-
-
-def is_union(hint: Any) -> bool:
-    """Returns whether an annotation is a union, such as `int | None`."""
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
-
-
-def _alternatives_of(hint: Any) -> list[str]:
-    """Returns the names of the values that an annotation lists, or else its description."""
-    if hint is bool:
-        return ["true", "false"]
-    return list(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else [described(hint)]
-
-
-def _alternatives(values: Sequence[Any]) -> str:
-    *others, last = map(str, values)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _list_described(origin: Any, arguments: Sequence[Any]) -> str:
-    items = [part for part in arguments if part is not Ellipsis]
-    if len(set(items)) != 1:
-        return "a list"
-    kind, *ranges = typing.get_args(items[0]) if typing.get_origin(items[0]) is Annotated else items
-    if kind not in _PLURALS:
-        return "a list"
-    number = "" if origin is not tuple or Ellipsis in arguments else f"{len(items)} "
-    return f"a list of {number}{_PLURALS[kind]}{''.join(map(_range_text, ranges))}, such as {_EXAMPLES[kind]}"
-
-
-def _range_text(marker: Any) -> str:
-    if not isinstance(marker, Interval):
-        return ""
-    above, low, high = _shown_bound(marker.gt), _shown_bound(marker.ge), _shown_bound(marker.le)
-    if low and high:
-        return f" from {low} to {high}"
-    texts = [f"above {above}"] if above else [f"of at least {low}"] if low else []
-    texts += [f"at most {high}"] if high else []
-    return f" {' and '.join(texts)}" if texts else " that is finite"
-
-
-def _shown_bound(bound: Any) -> str:
-    return "" if bound is None or math.isinf(bound) else f"{bound:,}"
 
 
 def _has_range(hint: Any) -> bool:
@@ -190,6 +155,18 @@ def _is_in(value: Any, marker: Any) -> bool:
         and (marker.lt is None or value < marker.lt)
         and (marker.le is None or value <= marker.le)
     )
+
+
+def _convert_part(value: Any, hint: Any, key: str, default: Any) -> Any:
+    """Converts a value that has a name of its own, by which the message for a wrong one calls it."""
+    # The annotations of a user's agent may use names that are imported for type checkers only.
+    hint = type(default) if _is_made(default) and not (is_union(hint) or dataclasses.is_dataclass(hint)) else hint
+    try:
+        return _convert_dataclass(value, hint, key, default) if _is_group(hint) else _convert(value, hint, key)
+    except Unfit as error:
+        if _is_group(hint):
+            raise _no_group(key, value, hint) from error
+        raise CallboardError(f"{key} must be {described(hint)}, not {shown(value)}") from error
 
 
 def _convert(value: Any, hint: Any, key: str) -> Any:
@@ -216,16 +193,17 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
         return _convert_list(value, origin, arguments, key)
     if hint is dict or origin in (dict, collections.abc.Mapping):
         return _convert_mapping(value, arguments, key)
-    if dataclasses.is_dataclass(hint):
-        return _convert_dataclass(value, hint, key)
+    if _is_group(hint):
+        return _convert_dataclass(value, hint, key, None)
     if origin is collections.abc.Callable:
         if callable(value):
             return value
         raise Unfit
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        members = dict(hint.__members__)
-        if isinstance(value, str) and value in members:
-            return members[value]
+        if isinstance(value, hint):
+            return value
+        if isinstance(value, str) and value in hint.__members__:
+            return hint[value]
         raise Unfit
     return _convert_scalar(value, hint)
 
@@ -300,21 +278,77 @@ def _convert_mapping(value: Any, arguments: Sequence[Any], key: str) -> dict[str
     return {name: _convert(item, hint, key) for name, item in value.items()}
 
 
-def _convert_dataclass(value: Any, hint: Any, key: str) -> Any:
+def _convert_dataclass(value: Any, hint: Any, key: str, default: Any) -> Any:
+    """Returns the dataclass that is given as itself, as a mapping, or as the name of what a group is of.
+
+    Args:
+      value: the value.
+      hint: the dataclass.
+      key: its flat name.
+      default: the dataclass that has the values of the fields that are left out; anything else for those of the class.
+    """
     if isinstance(value, hint):
-        return value
+        changed = _changed_fields(value, key)
+        return dataclasses.replace(value, **changed) if changed else value
+    kind = type(default) if _is_made(default) else hint
+    if _is_made(default) and isinstance(value, str) and NAME in field_types(kind):
+        value = {NAME: value}
     if not isinstance(value, Mapping):
         raise Unfit
-    hints = field_types(hint)
-    for name in value:
-        if name not in hints:
-            raise unknown("key", f"{key}.{name}", [f"{key}.{known}" for known in hints])
-    for field in dataclasses.fields(hint):
-        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if needed and field.init and field.name not in value:
-            raise CallboardError(f"{key}.{field.name} is missing from {shown(dict(value))}")
-    made = hint(**{name: converted(f"{key}.{name}", item, hints[name]) for name, item in value.items()})
+    given = _given_fields(kind, value, key, default)
+    if not _is_made(default):
+        for field in dataclasses.fields(kind):
+            if field.init and field.name not in given and default_of(field) is dataclasses.MISSING:
+                raise CallboardError(f"{_inner(key, field.name)} is missing from {shown(dict(value))}")
+    made = dataclasses.replace(default, **given) if _is_made(default) else kind(**given)
     problem = getattr(made, "problem", "")
     if problem:
-        raise CallboardError(f"{key}: {problem}")
+        raise CallboardError(f"{key}: {problem}" if key else problem)
     return made
+
+
+def _given_fields(kind: Any, values: Mapping[Any, Any], key: str, before: Any) -> dict[str, Any]:
+    hints, given = field_types(kind), {}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for name, value in values.items():
+        if name not in hints:
+            raise _UnknownName(key, name, kind)
+        default = getattr(before, name) if _is_made(before) else default_of(fields[name])
+        given[name] = _convert_part(value, hints[name], _inner(key, name), default)
+    return given
+
+
+def _changed_fields(settings: Any, key: str) -> dict[str, Any]:
+    hints, changed = field_types(type(settings)), {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        # A default need not match its annotation.
+        if field.name in hints and value is not field.default:
+            after = _convert_part(value, hints[field.name], _inner(key, field.name), default_of(field))
+            if after is not value:
+                changed[field.name] = after
+    return changed
+
+
+def _no_group(key: str, value: Any, kind: type) -> CallboardError:
+    example = _inner(key, next(iter(field_types(kind)), ""))
+    return CallboardError(
+        f"{key} is a group of settings, not {shown(value)}; set one of them by its name, such as {example}"
+    )
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _is_made(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def default_of(field: Any) -> Any:
+    """Returns the default of a dataclass's field, or `dataclasses.MISSING`."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _inner(key: str, name: object) -> str:
+    return f"{key}.{name}" if key else str(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..data import Layout, Nest, Timestep, Update
-from ..setting_reader import check_argument_names, convert_arguments
+from ..setting_arguments import check_argument_names, convert_arguments
 from ..setting_types import check_ranges
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Agent(abc.ABC):
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        convert_arguments(self, "agent.")
+        convert_arguments(self, "agent")
         check_ranges(self, "agent.")
 
     @abc.abstractmethod

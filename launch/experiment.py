@@ -28,9 +28,9 @@ from ..environments.external.simulators import PREFIX
 from ..environments.recorded.recorded_data import parse_sources
 from ..errors import CallboardError
 from ..named_objects import pickled_with_program, unpickle_with_program
-from ..nested_settings import declared_fields, values_of
-from ..setting_reader import argument_text, check_argument_names, convert_arguments
-from ..setting_types import FiniteFloat
+from ..nested_settings import declared_fields, nested_values, values_of
+from ..setting_arguments import argument_text, check_argument_names, convert_arguments
+from ..setting_types import FiniteFloat, texts_of
 from ..specs import EnvironmentSpec
 from .experiments.curriculum import Stage, depends_on_episodes
 from .experiments.policy_settings import made_policies, parse_policies
@@ -275,7 +275,7 @@ class Experiment:
         self._fit_policy_server()
         callback_settings(self.callbacks)
         if self.policies and self.agent is not None:
-            policies = parse_policies(self.policies, agent_name(self.agent), values_of(self.agent))
+            policies = parse_policies(self.policies, agent_name(self.agent), nested_values(values_of(self.agent)))
             object.__setattr__(self, "policies", made_policies(policies))
 
     def _fit_policy_server(self) -> None:
@@ -285,8 +285,7 @@ class Experiment:
             object.__setattr__(self, "spaces", os.path.abspath(self.spaces))
             object.__setattr__(self, "env", f"{PREFIX}{self.spaces}")
         if self.dataset and not self.env:
-            first = self.dataset.split(",") if isinstance(self.dataset, str) else self.dataset
-            name = parse_sources([first[0].strip(), "others"])[0].name
+            name = parse_sources([texts_of(self.dataset)[0], "others"])[0].name
             object.__setattr__(self, "env", RECORDED_PREFIX + (os.path.abspath(name) if os.path.exists(name) else name))
         if isinstance(self.env, str) and self.env.startswith((PREFIX, RECORDED_PREFIX)):
             # Nothing can be played here.
@@ -310,8 +309,7 @@ class Experiment:
     @property
     def trained(self) -> tuple[str, ...]:
         """The names in `train`."""
-        names = self.train.split(",") if isinstance(self.train, str) else self.train
-        return tuple(name.strip() for name in names if name.strip())
+        return tuple(filter(None, texts_of(self.train)))
 
     @property
     def agent_options(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Every field of the agent and of the experiment is an option (`--agent.optimizer.learning-rate 3e-4`, `--max-steps
 1000`) and a YAML key (`agent: {optimizer: {learning_rate: 3e-4}}`, `max_steps: 1000`), derived from the dataclasses
-themselves.  In between, settings have flat names, such as `agent.optimizer.learning_rate`.  This module does not import
-TensorFlow until all settings have valid names, types and ranges.
+themselves.  Options are merged into the values of YAML, and the result is read by `setting_types`, as in Python.
+This module does not import TensorFlow until all settings have valid names, types and ranges.
 """
 
 import dataclasses
@@ -15,19 +15,24 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..agents.agent import Agent
-from ..agents.registry import agent_class, agent_settings
+from ..agents.registry import agent_settings
 from ..atomic_files import write_file
 from ..callbacks import Callbacks
 from ..caller_words import argument
 from ..errors import CallboardError, suggestion
 from ..guarded_files import read_regular
-from ..nested_settings import Field, declared_fields, from_values, values_of
-from ..setting_reader import flat_values
-from ..setting_types import check_ranges, shown
+from ..nested_settings import Field, declared_fields, values_of
+from ..setting_types import NAME, default_of, given_fields
 from .experiment import Experiment
-from .experiments.option_parsing import apply_options, option_name
-from .experiments.policy_settings import as_mappings, made_policies, parse_policies, policy_setting
+from .experiments.option_parsing import merge_options, option_name
+from .experiments.policy_settings import (
+    AgentSettings,
+    as_mappings,
+    made_policies,
+    parse_agent,
+    parse_policies,
+    policy_setting,
+)
 from .experiments.yaml_files import format_yaml, read_yaml
 from .run_directory.found_runs import no_run
 from .run_directory.layout import RunDirectory
@@ -35,7 +40,6 @@ from .run_directory.remote_storage import Storage, is_url
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"
 _AGENT = "agent"
-_NAME = "name"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Settings:
 
     Attributes:
       agent: name of the agent.
-      of_agent: the agent's hyperparameters by flat name; those left out keep their defaults.
+      of_agent: plain values of the agent's hyperparameters, nested as in YAML; those left out keep their defaults.
       of_run: the experiment's fields other than the agent; those left out keep their defaults.
     """
 
@@ -59,7 +63,7 @@ class Settings:
     def experiment(self) -> Experiment:
         """Returns the experiment, and imports the agent's class."""
         try:
-            agent = from_values(agent_class(self.agent), self.of_agent)
+            agent = AgentSettings(self.agent, self.of_agent).make()
         except ValueError as error:
             raise CallboardError(f"agent {self.agent!r}: {' '.join(str(error).split())}") from error
         policies = made_policies(self.of_run.get("policies", {}))
@@ -85,43 +89,34 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     Raises:
       CallboardError: an option or key is unknown (suggests the nearest one), or a value has the wrong type or range.
     """
-    settings = {key: value for key, value in recipe.items() if key != _AGENT}
-    of_agent = _agent_of(recipe)
-    recipe_agent = of_agent.pop(_NAME, None)
-    if not isinstance(recipe_agent, str | None):
-        raise CallboardError(f"agent.name must be the name of an agent, such as impala, not {shown(recipe_agent)}")
+    recipe_agent, of_agent = parse_agent(recipe.get(_AGENT), _AGENT)
     name = agent or recipe_agent
     if name is None:
         raise CallboardError("name an agent (callboard train impala ...) or a recipe (--recipe impala-cartpole)")
     if recipe_agent not in (None, name):
         of_agent = {}
     fields = setting_fields(name)
-    values = {**flat_values(settings, fields), **flat_values(of_agent, fields, f"{_AGENT}.")}
+    values = {**recipe, _AGENT: of_agent}
     if "policies" in values:
         values["policies"] = as_mappings(values["policies"])
-    apply_options(values, options, fields)
+    values = merge_options(values, options, fields)
+    of_agent = values.pop(_AGENT)
+    values = given_fields(Experiment, values, known=fields)
     if not any(values.get(name) for name in ("env", "spaces", "dataset")):
         raise CallboardError("name an environment: --env CartPole-v1")
-    for key, field in fields.items():
-        if key.startswith(f"{_AGENT}.") and field.default is dataclasses.MISSING and key not in values:
-            raise CallboardError(f"{key} has no default; set it with {option_name(key)}")
     if values.get("run_dir") == "":
         raise CallboardError("run_dir is empty: name a directory, or leave it out")
     if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):
         values["run_dir"] = pathlib.Path(values["run_dir"])
-    prefix = f"{_AGENT}."
-    of_agent = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    settings_class = agent_settings(name)
-    if not issubclass(settings_class, Agent):
-        # Without TensorFlow, which the agent itself needs; a user's agent is checked when it is made.
-        check_ranges(from_values(settings_class, of_agent), prefix)
+    AgentSettings(name, of_agent).check(_AGENT, fields)
+    declared: Any = agent_settings(name)
+    for field in dataclasses.fields(declared):
+        if field.init and default_of(field) is dataclasses.MISSING and field.name not in of_agent:
+            key = f"{_AGENT}.{field.name}"
+            raise CallboardError(f"{key} has no default; set it with {option_name(key)}")
     if values.get("policies"):
         values["policies"] = parse_policies(values["policies"], name, of_agent)
-    return Settings(
-        agent=name,
-        of_agent=of_agent,
-        of_run={key: value for key, value in values.items() if not key.startswith(prefix)},
-    )
+    return Settings(agent=name, of_agent=of_agent, of_run=values)
 
 
 def setting_fields(agent: str) -> dict[str, Field]:
@@ -151,7 +146,7 @@ def _read_recipe_file(path: pathlib.Path, links: bool = True) -> dict[str, Any]:
     if not isinstance(recipe, dict):
         raise CallboardError(f"{path} must hold settings, such as `env: CartPole-v1`")
     try:
-        _agent_of(recipe)
+        parse_agent(recipe.get(_AGENT), _AGENT)
     except CallboardError as error:
         raise CallboardError(f"{path}: {error}") from error
     return recipe
@@ -188,7 +183,7 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
     of_agent = {f"{_AGENT}.{name}": plain(value) for name, value in values_of(experiment.agent).items()}
     return {
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        for name, value in {_AGENT: agent[_NAME], **of_agent, **settings}.items()
+        for name, value in {_AGENT: agent[NAME], **of_agent, **settings}.items()
     }
 
 
@@ -230,17 +225,6 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     settings[_AGENT] = policy_setting(agent)
     settings["policies"] = {name: policy_setting(policy) for name, policy in experiment.policies.items()}
     return plain(settings)
-
-
-def _agent_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    agent = recipe.get(_AGENT)
-    if isinstance(agent, str):
-        return {_NAME: agent}
-    if agent is not None and not isinstance(agent, Mapping):
-        raise CallboardError(
-            f"agent must be a name, or hold settings such as `agent: {{name: ppo}}`, not {shown(agent)}"
-        )
-    return dict(agent or {})
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from callboard.nested_settings import Field, declared_fields, from_values, with_values
+import pytest
+
+from callboard.nested_settings import Field, declared_fields, from_values, merged_values, nested_values, with_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,3 +73,35 @@ def test_values_change_the_fields_that_they_name():
 
 def test_a_nested_dataclass_without_a_default_is_made():
     assert from_values(Optimizer, {"rate": 1.0, "decay.steps": 3}) == Optimizer(rate=1.0, decay=Decay(3))
+
+
+def test_values_by_flat_name_are_nested():
+    assert nested_values({"a.b.c": 1, "a.d": 2, "e": 3}) == {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
+
+
+SHAPES = {
+    "solver.name": Field(str, "adam", ""),
+    "solver.rate": Field(float | Decay, 0.1, ""),
+    "options": Field(dict[str, int], {}, ""),
+}
+
+
+@pytest.mark.parametrize(
+    "before, given, expected",
+    [
+        ({"solver": {"rate": 1}}, {"solver": {"name": "sgd"}}, {"solver": {"rate": 1, "name": "sgd"}}),
+        ({"solver": {"rate": 1}}, {"solver": "sgd"}, {"solver": {"rate": 1, "name": "sgd"}}),
+        ({"solver": "sgd"}, {"solver": {"rate": 1}}, {"solver": {"name": "sgd", "rate": 1}}),
+        ({"solver": {"rate": {"steps": 1}}}, {"solver": {"rate": {"floor": 2}}}, {"solver": {"rate": {"floor": 2}}}),
+        ({"options": {"a": {"b": 1}}}, {"options": {"a": {"c": 2}}}, {"options": {"a": {"b": 1, "c": 2}}}),
+        ({"options": {"a": 1}}, {"options": {"a": {"c": 2}}}, {"options": {"a": {"c": 2}}}),
+    ],
+)
+def test_groups_and_entries_of_mappings_are_merged_and_values_replaced(before, given, expected):
+    assert merged_values(before, given, SHAPES) == expected
+
+
+def test_mappings_are_replaced_where_entries_are_not_merged():
+    before, given = {"options": {"a": 1}, "solver": {"rate": 1}}, {"options": {"b": 2}, "solver": {"name": "sgd"}}
+    merged = merged_values(before, given, SHAPES, entries=False)
+    assert merged == {"options": {"b": 2}, "solver": {"rate": 1, "name": "sgd"}}

@@ -9,8 +9,16 @@ import pytest
 from annotated_types import Interval
 
 from callboard.errors import CallboardError
-from callboard.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval, check_ranges, converted
-from callboard.setting_types import described as describe
+from callboard.setting_descriptions import described as describe
+from callboard.setting_types import (
+    FiniteFloat,
+    PositiveFloat,
+    PositiveInt,
+    UnitInterval,
+    check_ranges,
+    converted,
+    texts_of,
+)
 
 Rate = Annotated[float, Interval(gt=0, le=1)]
 
@@ -98,3 +106,73 @@ def test_the_ranges_of_nested_dataclasses_are_checked():
     check_ranges(Outer(color="blue"))
     with pytest.raises(CallboardError, match="^color must be red, blue or null, not 'green'$"):
         check_ranges(Outer(color="green"))
+
+
+def test_texts_are_given_in_a_list_or_separated_by_commas():
+    assert texts_of("torso/*, core") == texts_of(["torso/*", " core "]) == ("torso/*", "core")
+    assert texts_of(()) == () and texts_of("") == ("",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    name: str = "adam"
+    rate: Rate = 0.5
+    inner: Inner = Inner(0.25)
+
+    @property
+    def problem(self):
+        return "sgd is slow" if self.name == "sgd" else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    group: Group = Group(rate=0.75)
+    several: tuple[Inner, ...] = ()
+    either: str | Inner = ""
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        ({}, Whole()),
+        ({"group": "rmsprop"}, Whole(Group("rmsprop", 0.75))),
+        ({"group": {"inner": {"rate": "1"}}}, Whole(Group("adam", 0.75, Inner(1.0)))),
+        ({"group": Group("ftrl", rate="0.5", inner={"rate": 1})}, Whole(Group("ftrl", 0.5, Inner(1.0)))),
+        (
+            {"several": [{"rate": 1}, Inner()], "either": {"rate": 1}},
+            Whole(several=(Inner(1.0), Inner()), either=Inner(1.0)),
+        ),
+        ({"either": "text"}, Whole(either="text")),
+    ],
+)
+def test_dataclasses_are_read_as_they_are_nested(value, expected):
+    assert converted("", value, Whole) == expected
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ({"grop": {}}, "unknown key 'grop'; did you mean 'group'?"),
+        ({"group": {"rat": 1}}, "unknown key 'group.rat'; did you mean 'group.rate'?"),
+        ({"group": {"zzz": 1}}, "unknown key 'group.zzz'; choose from group.name, group.rate, group.inner"),
+        ({"group": {"inner": {"rate": 2}}}, "group.inner.rate must be a number above 0 and at most 1, not 2"),
+        ({"group": 3}, "group is a group of settings, not 3; set one of them by its name, such as group.name"),
+        (
+            {"group": {"inner": "x"}},
+            "group.inner is a group of settings, not 'x'; set one of them by its name, such as",
+        ),
+        ({"group": "sgd"}, "group: sgd is slow"),
+        ({"several": [3]}, "several must be a list, not [3]"),
+        ({"several": [{"rate": 0}]}, "several.rate must be a number above 0 and at most 1, not 0"),
+        ({"either": 3}, "either must be text or settings by name, such as {size: 5}, not 3"),
+    ],
+)
+def test_a_mistake_in_a_nested_dataclass_has_its_full_name(value, message):
+    with pytest.raises(CallboardError) as caught:
+        converted("", value, Whole)
+    assert str(caught.value).startswith(message)
+
+
+def test_settings_that_are_known_elsewhere_are_proposed():
+    with pytest.raises(CallboardError, match="unknown key 'group.speed'; did you mean 'other.speed'?"):
+        converted("", {"group": {"speed": 1}}, Whole, known=["group.rate", "other.speed"])

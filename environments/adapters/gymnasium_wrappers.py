@@ -8,6 +8,7 @@ import gymnasium
 
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
+from ...setting_types import texts_of
 from ..batches.fixed_sizes import FixedSizeObservations
 from .old_gym import OldGym
 
@@ -39,7 +40,7 @@ def wrapper_settings(wrappers: Any) -> list[str | dict[str, Any]]:
       CallboardError: they are anything else.
     """
     if isinstance(wrappers, str):
-        return [name.strip() for name in wrappers.split(",")] if wrappers.strip() else []
+        return [*texts_of(wrappers)] if wrappers.strip() else []
     if not isinstance(wrappers, list | tuple):
         raise _wrong(wrappers)
     settings: list[str | dict[str, Any]] = []

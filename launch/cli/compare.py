@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ...nested_settings import declared_fields
-from ...setting_types import check_ranges
 from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import Comparison, ComparisonSettings
 from ..comparison.comparison_tables import plain_values, tables
-from .command_parser import CommandParser
-from .field_options import add_fields, field_values
+from .command_parser import CommandParser, field_values
 
 _WIDE = 10_000
 """Width of a line where there is no terminal: whatever its table needs."""
@@ -47,10 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory, or a folder of runs; a path or a URL")
     fields = declared_fields(CompareOptions)
-    add_fields(parser, fields)
+    parser.add_fields(fields)
     known = parser.parse_args(arguments)
     options = CompareOptions(**field_values(known, fields))
-    check_ranges(options)
     options.check()
     from ..comparison.curve_plots import check_plot, plot_curves, plot_scores
 

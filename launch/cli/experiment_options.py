@@ -7,6 +7,7 @@ from ... import foreign_names
 from ...errors import CallboardError, nearest, unknown
 from ...nested_settings import declared_fields
 from ..experiment import Experiment
+from ..experiments.option_parsing import given_options, option_name, option_texts
 from ..experiments.settings_help import HELP_END, format_first_help, format_help
 from ..settings import Settings, parse_settings, read_recipe, read_settings
 from .command_parser import CommandParser
@@ -41,7 +42,7 @@ def define_experiment(agent: str | None, recipe: str | None, options: Sequence[s
 
 def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence[str], trust: bool = False) -> Settings:
     """Returns the settings of a run that is resumed: those in its directory, changed by options."""
-    run_dir = dict(option_values(options)).get("--run-dir")
+    run_dir = option_texts(options).get("run_dir")
     if run_dir is None:
         raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
     if recipe:
@@ -69,32 +70,17 @@ def experiment_help(parser: argparse.ArgumentParser, agent: str | None, more: st
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
-def option_values(options: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns options and their values, whether written `--name value` or `--name=value`."""
-    split = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
-    return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:], strict=False)]
-
-
-def split_options(options: Sequence[str], settings: Collection[str]) -> tuple[list[str], list[str]]:
-    """Returns the options that set some settings or entries of them, and all others, each with their values.
+def split_options(words: Sequence[str], settings: Collection[str]) -> tuple[list[str], list[str]]:
+    """Returns the options that set some settings or entries of them, and all other words, each with their values.
 
     Args:
-      options: for example `["--ray-cpus.actor", "0.5", "--max-steps", "1000"]`.
+      words: for example `["--ray-cpus.actor", "0.5", "--max-steps", "1000"]`.
       settings: names of the settings, such as `ray_cpus`.
     """
     own: list[str] = []
     others: list[str] = []
-    remaining = list(options)
-    while remaining:
-        option = remaining.pop(0)
-        name, equals, _ = option.removeprefix("--").partition("=")
-        name = name.partition(".")[0].replace("-", "_")
-        if not option.startswith("--") or (name not in settings and name.removeprefix("no_") not in settings):
-            others.append(option)
-            continue
-        own.append(option)
-        if name in settings and not equals and remaining and not remaining[0].startswith("--"):
-            own.append(remaining.pop(0))
+    for option in given_options(words):
+        (own if option.setting in settings or option.key in settings else others).extend(option.words)
     return own, others
 
 
@@ -105,11 +91,11 @@ def check_option_names(options: Sequence[str], own: Collection[str]) -> None:
       options: options that are meant to be settings.
       own: the command's own options, such as `--resume`.
     """
-    settings = [f"--{name.replace('_', '-')}" for name in declared_fields(Experiment)]
-    for option in options:
-        name = option.partition("=")[0].partition(".")[0]
-        foreign = foreign_names.hint("setting", name, list(own)) if name.startswith("--") else None
+    settings = list(map(option_name, declared_fields(Experiment)))
+    for option in given_options(options):
+        name = f"--{option.name.partition('.')[0]}"
+        foreign = foreign_names.hint("setting", name, list(own)) if option.name else None
         if foreign is not None and name not in settings:
             raise CallboardError(f"unknown option {name!r}; {foreign}")
-        if name.startswith("--") and nearest(name, [*own, *settings]) in own:
+        if option.name and nearest(name, [*own, *settings]) in own:
             raise unknown("option", name, own)

@@ -1,18 +1,17 @@
 """The options of launchers, which follow from the fields of their classes."""
 
-import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from ...errors import CallboardError
-from ..experiments.option_parsing import apply_options, option_name
+from ..experiments.option_parsing import given_options, merge_options, option_name
 from ..experiments.settings_help import format_options
 from ..launchers.launcher import Launcher
 from ..launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
+from .command_parser import CommandParser
 from .experiment_options import check_option_names, split_options
 
 
-def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentParser) -> tuple[Launcher, list[str]]:
+def parse_launcher(name: str, options: Sequence[str], parser: CommandParser) -> tuple[Launcher, list[str]]:
     """Returns a launcher with its options, and the options that are not its own.
 
     Args:
@@ -25,9 +24,8 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
         belongs to another launcher.
     """
     fields = launcher_options(launcher_class(name))
-    of_command = [flag for action in parser._actions for flag in action.option_strings]
     for option in map(option_name, fields):
-        if option in of_command:
+        if option in parser.options:
             raise CallboardError(
                 f"--launcher {name} has the option {option}, which the command has: rename the field, or set "
                 "option_prefix in the class"
@@ -37,14 +35,11 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
     for settings in of_others.values():
         of_other, _ = split_options(others, settings)
         if of_other:
-            option = of_other[0].partition("=")[0]
-            key = option.removeprefix("--").partition(".")[0].replace("-", "_").removeprefix("no_")
-            owners = [other for other, known in of_others.items() if key in known]
-            raise CallboardError(f"{option} is an option of --launcher {' and '.join(owners)}")
-    check_option_names(others, [*map(option_name, fields), *of_command])
-    values: dict[str, Any] = {}
-    apply_options(values, own, fields)
-    return make_launcher(name, values), others
+            option = given_options(of_other)[0]
+            owners = [other for other, known in of_others.items() if option.setting in known]
+            raise CallboardError(f"--{option.name} is an option of --launcher {' and '.join(owners)}")
+    check_option_names(others, [*map(option_name, fields), *parser.options])
+    return make_launcher(name, merge_options({}, own, fields)), others
 
 
 def launcher_help(name: str) -> str:

@@ -13,6 +13,7 @@ from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import ComparisonSettings
 from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from ..experiment import Seed
+from ..experiments.option_parsing import option_name, option_texts
 from ..experiments.run_checks import check_settings
 from ..experiments.yaml_files import parse_yaml
 from ..launchers.launcher import Launcher
@@ -21,7 +22,6 @@ from ..run_directory.new_or_resumed import default_run_directory
 from ..run_directory.remote_storage import is_url
 from ..settings import Settings, parse_settings, read_recipe
 from .compare import print_comparison
-from .experiment_options import option_values
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -41,7 +41,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def is_series(options: Sequence[str]) -> bool:
     """Returns whether `--run-dir` in options is the directory of several seeds."""
-    run_dir = dict(option_values(options)).get("--run-dir")
+    run_dir = option_texts(options).get("run_dir")
     return run_dir is not None and not is_url(run_dir) and SeriesDirectory(pathlib.Path(run_dir)).exists
 
 
@@ -51,7 +51,7 @@ def check_series_owner(options: Sequence[str]) -> None:
     Raises:
       CallboardError: it belongs to another user.
     """
-    path = pathlib.Path(dict(option_values(options)).get("--run-dir", "."))
+    path = pathlib.Path(option_texts(options).get("run_dir") or ".")
     directory = SeriesDirectory(path)
     for part in (path, directory.settings("")):
         if os.path.lexists(part) and part.lstat().st_uid != os.geteuid():
@@ -77,9 +77,9 @@ def train_seeds(
       options: the options that are settings.
       launch_options: options that each run gets besides its settings, such as `--launcher inline`.
     """
-    given = dict(option_values(options))
+    given = option_texts(options)
     wanted = None if seeds is None else parse_seeds(seeds)
-    if "--seed" in given:
+    if "seed" in given:
         raise CallboardError("give --seed for one run or --seeds for several, not both")
     if settings is None:
         directory, cell = _resumed(wanted, options, launch_options)
@@ -145,18 +145,19 @@ def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]
 def _resumed(
     seeds: Sequence[int] | None, options: Sequence[str], launch_options: Sequence[str]
 ) -> tuple[SeriesDirectory, Cell]:
-    given = dict(option_values(options))
-    run_dir = given.get("--run-dir")
+    given = option_texts(options)
+    run_dir = given.get("run_dir")
     if run_dir is None:
         raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
     directory = SeriesDirectory(pathlib.Path(run_dir))
     if not is_series(options):
         raise CallboardError(f"there are no runs of several seeds in {run_dir}; start them without --resume")
-    others = [name for name in given if name.startswith("--") and name != "--run-dir"]
+    others = [name for name in given if name != "run_dir"]
     if others:
         raise CallboardError(
-            f"runs of several seeds are resumed with the settings they were started with; leave out {others[0]}, or "
-            f"continue one of them: callboard train --resume --run-dir {directory.path}/seed-1"
+            "runs of several seeds are resumed with the settings they were started with; leave out "
+            f"{option_name(others[0])}, or continue one of them: callboard train --resume "
+            f"--run-dir {directory.path}/seed-1"
         )
     before = [int(name.rpartition("-")[2]) for name in directory.read_progress()]
     recipe = read_recipe(str(directory.settings("")))

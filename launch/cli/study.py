@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="list the runs, and start nothing")
     parser.add_argument("--report", action="store_true", help="write the report of the runs so far, and start nothing")
     known, options = parser.parse_known_args(arguments)
-    check_option_names(options, [option for action in parser._actions for option in action.option_strings])
+    check_option_names(options, parser.options)
     cells, study = _cells(known.study, known.seeds, options)
     directory = SeriesDirectory(known.run_dir or pathlib.Path("runs") / f"study-{pathlib.Path(known.study).stem}")
     directory.check(cells)

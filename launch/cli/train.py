@@ -11,14 +11,15 @@ from ...errors import CallboardError
 from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
 from ..experiments.environment_check import environment_check
+from ..experiments.option_parsing import option_texts
 from ..experiments.run_checks import check_settings
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
+from .command_parser import CommandParser
 from .experiment_options import (
     define_experiment,
     experiment_help,
     experiment_parser,
-    option_values,
     parse_arguments,
     redefine_experiment,
     split_options,
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         settings = redefine_experiment(agent, known.recipe, options, known.trust)
     else:
         settings = define_experiment(agent, known.recipe, options)
-    given = [name[2:].replace("-", "_") for name, _ in option_values(options)]
+    given = list(option_texts(options))
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)
     check_settings(experiment)
@@ -106,10 +107,10 @@ def main(arguments: Sequence[str]) -> int:
     return outcome.exit_code
 
 
-def _options_of_each_run(parser: argparse.ArgumentParser, known: argparse.Namespace) -> list[str]:
+def _options_of_each_run(parser: CommandParser, known: argparse.Namespace) -> list[str]:
     """Returns the given options of the command itself that apply to each run of several seeds."""
     given: list[str] = []
-    for action in parser._actions:
+    for action in dict.fromkeys(parser.options.values()):
         value = getattr(known, action.dest, None)
         if action.dest in _OF_THE_SERIES or value == action.default:
             continue

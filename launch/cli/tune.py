@@ -13,7 +13,7 @@ from ...errors import CallboardError
 from ...nested_settings import declared_fields
 from ..comparison.curve_plots import check_plot
 from ..experiment import Experiment
-from ..experiments.option_parsing import apply_options
+from ..experiments.option_parsing import merge_options
 from ..run_directory.new_or_resumed import default_run_directory, unique_ending
 from ..run_directory.remote_storage import is_url
 from ..settings import experiment_settings, parse_experiment, read_recipe
@@ -22,9 +22,8 @@ from ..tuning.search_definition import Tuning, read_tuning, tuning_options, writ
 from ..tuning.search_plots import plot_search
 from ..tuning.search_space import describe
 from ..tuning.tune_function import check_ray, new_search, with_absolute_weights
-from .command_parser import CommandParser
+from .command_parser import CommandParser, field_values
 from .experiment_options import check_option_names, parse_arguments
-from .field_options import add_fields, field_values
 
 _WITHOUT_EXPERIMENT = ("seed", "max_steps", "evaluate_every")
 """Settings that a search has even if its trials are not runs of Callboard."""
@@ -79,7 +78,7 @@ def _parser() -> CommandParser:
     )
     add = parser.add_argument
     add("--recipe", help="name of a recipe, or path of a YAML file")
-    add_fields(parser, tuning_options())
+    parser.add_fields(tuning_options())
     add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="continue the search in --run-dir")
     add("--plot", action="store_true", help="write a plot of the search, or of the one in --run-dir without a new one")
@@ -104,7 +103,7 @@ def _local_path(text: str) -> pathlib.Path:
 def _new(
     known: argparse.Namespace, agent: str | None, given: dict[str, Any], options: list[str]
 ) -> tuple[TuneDirectory, Tuning]:
-    check_option_names(options, [option for action in _parser()._actions for option in action.option_strings])
+    check_option_names(options, _parser().options)
     recipe = read_recipe(known.recipe) if known.recipe else {}
     if given.get("trial") and agent is None and not recipe:
         tuning = Tuning(settings=_settings_without_experiment(options), **given)
@@ -148,8 +147,7 @@ def _settings_without_experiment(options: Sequence[str]) -> dict[str, Any]:
     """Returns the settings of a search whose trial function needs no experiment: its length and its seed."""
     fields = {name: field for name, field in declared_fields(Experiment).items() if name in _WITHOUT_EXPERIMENT}
     values: dict[str, Any] = {name: fields[name].default for name in fields}
-    apply_options(values, ["--evaluate-every=1", *options], fields)
-    return values
+    return merge_options(values, ["--evaluate-every=1", *options], fields)
 
 
 def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: str | None) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
-from ...setting_reader import check_argument_names, convert_arguments
-from ...setting_types import check_ranges
+from ...setting_arguments import check_argument_names
+from ...setting_types import converted
 from .comparison import Comparison, ComparisonSettings, group_runs
 from .comparison import compare as compare_groups
 from .run_results import read_results
@@ -36,9 +36,7 @@ def compare(
     """
     names = [runs] if isinstance(runs, str | os.PathLike) else runs
     check_argument_names(ComparisonSettings, settings)
-    made = ComparisonSettings(**settings)
-    convert_arguments(made)
-    check_ranges(made)
+    made = converted("", settings, ComparisonSettings)
     made.check()
     return compare_runs([os.fspath(name) for name in names], made, include_running, group_by, labels)
 

@@ -25,7 +25,8 @@ from typing import Any
 
 from ... import environments
 from ...errors import CallboardError, suggestion, unknown
-from ...setting_types import check_ranges, converted, field_types, shown
+from ...nested_settings import merged_values, nested_values
+from ...setting_types import converted, given_fields, shown
 from ..experiment import Seed
 from ..experiments.option_parsing import option_name
 from ..experiments.run_checks import check_settings
@@ -183,12 +184,6 @@ def parse_study(content: Any) -> Study:
     """
     if not isinstance(content, Mapping):
         raise CallboardError(f"a study must hold settings, such as `agents: [impala]`, not {shown(content)}")
-    types = field_types(Study)
-    for key in content:
-        if key not in types:
-            raise unknown("key", key, types)
-    if "agents" not in content:
-        raise CallboardError("a study needs agents, such as `agents: [impala]` or `agents: [{recipe: ppo-cartpole}]`")
     named = {
         **content,
         **{
@@ -201,8 +196,10 @@ def parse_study(content: Any) -> Study:
     for index, entry in enumerate(places if isinstance(places, list) else []):
         if isinstance(entry, Mapping) and "env" not in entry:
             raise CallboardError(f"environments, entry {index + 1}, needs env: the name of an environment")
-    study = Study(**{key: converted(key, value, types[key]) for key, value in named.items()})
-    check_ranges(study)
+    values = given_fields(Study, named)
+    if "agents" not in values:
+        raise CallboardError("a study needs agents, such as `agents: [impala]` or `agents: [{recipe: ppo-cartpole}]`")
+    study = Study(**values)
     study.report.check()
     return study
 
@@ -280,22 +277,8 @@ def _merged_recipe(
             recipe = {key: value for key, value in recipe.items() if key not in ("env_options", "env_wrappers")}
     for settings in (study.settings, agent.settings, of_environment, *more):
         for key, value in settings.items():
-            recipe = _with(recipe, key.split("."), value)
+            recipe = merged_values(recipe, nested_values({key: value}), {})
     return recipe
-
-
-def _with(settings: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Returns settings with a value at a path; mappings are merged."""
-    name, *rest = path
-    before = settings.get(name)
-    inside = before if isinstance(before, Mapping) else {}
-    if rest:
-        return {**settings, name: _with(inside, rest, value)}
-    if isinstance(value, Mapping) and isinstance(before, Mapping):
-        for key, item in value.items():
-            inside = _with(inside, [key], item)
-        return {**settings, name: dict(inside)}
-    return {**settings, name: value}
 
 
 def _checked_recipe(

@@ -1,21 +1,19 @@
-"""Command-line options of a run's settings, merged into their values.
+"""Options of a run's settings, merged into nested values as YAML has them.
 
-Settings have flat names, such as `agent.optimizer.learning_rate`.  A setting that is a mapping, such as `env_options`,
-is changed as a whole or entry by entry.
+A setting has a flat name, such as `agent.optimizer.learning_rate`, by which it is found in the nested values.  Settings
+in a group and entries of a setting that is a mapping, such as `env_options`, are changed alike, one by one or together.
 """
 
-import collections.abc
 import contextlib
-import copy
 import pathlib
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import CallboardError, unknown_setting
-from ...nested_settings import Field
-from ...setting_reader import flat_values, group_of, settings_of_group
-from ...setting_types import converted, described, is_union, shown
+from ...nested_settings import Field, merged_values
+from ...setting_descriptions import described, is_mapping, is_union, shown
+from ...setting_types import converted
 from .yaml_files import parse_yaml
 
 _REMOVE = "no_"
@@ -27,53 +25,100 @@ def option_name(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mapping[str, Field]) -> None:
-    """Merges options into `values`, by flat name.
+class GivenOption(NamedTuple):
+    """An option as it was given.
+
+    Attributes:
+      name: its name, without the dashes before it; empty for a word that is no option.
+      text: its value; None if it stands alone.
+      words: the words of the command line that it consists of.
+    """
+
+    name: str
+    text: str | None
+    words: list[str]
+
+    @property
+    def key(self) -> str:
+        """The flat name, such as `env_options.size`; names of entries may have had dashes."""
+        return self.name.replace("-", "_")
+
+    @property
+    def setting(self) -> str:
+        """The first part of the flat name, without `no_`."""
+        return self.key.removeprefix(_REMOVE).partition(".")[0]
+
+
+def given_options(words: Sequence[str]) -> list[GivenOption]:
+    """Returns the options on a command line: `--name=value`, `--name value`, or `--name` before another one."""
+    found = []
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
+        name, equals, text = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            found.append(GivenOption("", None, [word]))
+        elif equals or not remaining or remaining[0].startswith("--"):
+            found.append(GivenOption(name, text if equals else None, [word]))
+        else:
+            found.append(GivenOption(name, remaining[0], [word, remaining.pop(0)]))
+    return found
+
+
+def option_texts(words: Sequence[str]) -> dict[str, str | None]:
+    """Returns the values of the options on a command line as text, by flat name; None of those that stand alone."""
+    return {option.key: option.text for option in given_options(words) if option.name}
+
+
+def merge_options(values: Mapping[str, Any], options: Sequence[str], fields: Mapping[str, Field]) -> dict[str, Any]:
+    """Returns nested values with options merged into them.
 
     An option whose setting takes one text or several may be repeated.
 
     Args:
-      values: values of settings, changed in place.
+      values: nested values of settings, which are not changed.
       options: for example `["--agent.optimizer.learning-rate", "3e-4"]`.
       fields: all settings by flat name.
 
     Raises:
       CallboardError: an option is unknown, or its value does not match its setting.
     """
-    remaining = list(options)
-    repeated: set[str] = set()
-    while remaining:
-        option = remaining.pop(0)
-        name, equals, text = option[2:].partition("=")
-        if not option.startswith("--") or not name:
-            raise CallboardError(f"{shown(option)} is no option: options begin with --, as in --max-steps 1000")
-        path = name.replace("-", "_")
+    merged = dict(values)
+    repeated: dict[str, Any] = {}
+    for option in given_options(options):
+        name, path, text = option.name, option.key, option.text
+        if not name:
+            raise CallboardError(
+                f"{shown(option.words[0])} is no option: options begin with --, as in --max-steps 1000"
+            )
         is_removal = path.startswith(_REMOVE) and not _setting_of(path, fields)
         path = path.removeprefix(_REMOVE) if is_removal else path
         key = _setting_of(path, fields)
         if not key:
-            known = {known: option_name(known) for known in fields}
-            raise unknown_setting("option", f"--{name}", path, known)
+            raise unknown_setting("option", f"--{name}", path, {known: option_name(known) for known in fields})
         entries = _entries(name, path, key)
-        hint = fields[key].hint if key in fields else dict
+        hint = Any if entries or key not in fields else fields[key].hint
+        place = [*key.split("."), *entries]
         if is_removal:
-            if equals:
+            if text is not None:
                 raise CallboardError(f"--{name} takes no value")
-            _remove(values, key, entries, name, hint)
-            continue
-        alone = not remaining or remaining[0].startswith("--")
-        if not equals and not (alone and hint is bool):
-            if alone:
-                raise CallboardError(f"--{name} needs a value: {described(Any if entries else hint)}")
-            text = remaining.pop(0)
-        elif not equals:
+            if entries:
+                _remove(merged, place, name)
+                continue
+            if hint is not bool:
+                raise CallboardError(f"--{name} is no flag: {option_name(key)} is {described(hint)}")
+            text = "false"
+        elif text is None:
+            if hint is not bool:
+                raise CallboardError(f"--{name} needs a value: {described(hint)}")
             text = "true"
-        before = values.get(key)
-        _set(values, key, entries, text, fields)
-        if key in repeated:
-            values[key] = (*_as_texts(before), *_as_texts(values[key]))
-        elif _takes_texts(hint):
-            repeated.add(key)
+        value = converted_text(".".join(place), text, hint)
+        if _takes_texts(hint):
+            value = repeated[key] = (*_as_texts(repeated[key]), *_as_texts(value)) if key in repeated else value
+        for part in reversed(place):
+            value = {part: value}
+        merged = merged_values(merged, value, fields)
+    return merged
 
 
 def converted_text(key: str, text: str, hint: Any) -> Any:
@@ -93,16 +138,10 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
 
 
 def _setting_of(path: str, fields: Mapping[str, Field]) -> str:
-    """Returns the setting that an option's name refers to, as a whole or by one of its entries, or ""."""
-    if path in fields or group_of(path, fields):
+    """Returns the setting or group that an option's name refers to, as a whole or by one of its entries, or ""."""
+    if path in fields or any(key.startswith(f"{path}.") for key in fields):
         return path
-    return next((key for key in fields if path.startswith(f"{key}.") and _is_mapping(fields[key].hint)), "")
-
-
-def _is_mapping(hint: Any) -> bool:
-    """Returns whether a setting has entries, or may have some."""
-    kinds = typing.get_args(hint) if is_union(hint) else (hint,)
-    return any(kind is dict or typing.get_origin(kind) in (dict, collections.abc.Mapping) for kind in kinds)
+    return next((key for key in fields if path.startswith(f"{key}.") and is_mapping(fields[key].hint)), "")
 
 
 def _takes_texts(hint: Any) -> bool:
@@ -123,40 +162,12 @@ def _entries(name: str, path: str, key: str) -> list[str]:
     return entries
 
 
-def _set(values: dict[str, Any], key: str, entries: list[str], text: str, fields: Mapping[str, Field]) -> None:
-    if key not in fields:
-        values |= flat_values(settings_of_group(key, converted_text(key, text, Any), fields), fields, f"{key}.")
-        return
-    value = converted_text(".".join([key, *entries]), text, Any if entries else fields[key].hint)
-    for entry in reversed(entries):
-        value = {entry: value}
-    before = values.get(key)
-    if entries and before is None:
-        before = {}
-    values[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-
-
-def _remove(values: dict[str, Any], key: str, entries: list[str], name: str, hint: Any) -> None:
-    if not entries:
-        if hint is not bool:
-            raise CallboardError(f"--{name} is no flag: {option_name(key)} is {described(hint)}")
-        values[key] = False
-        return
-    within: Any = copy.deepcopy(values.get(key) or {})
-    whole = within
-    for entry in entries[:-1]:
-        within = within.get(entry) if isinstance(within, Mapping) else None
-    if not isinstance(within, dict) or entries[-1] not in within:
-        names = ", ".join(within) if isinstance(within, Mapping) and within else "none"
-        raise CallboardError(f"--{name} removes an entry that is not set: there are {names}")
-    del within[entries[-1]]
-    values[key] = whole
-
-
-def _merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `settings` updated with `given`; mappings in both are merged recursively."""
-    merged = dict(settings)
-    for key, value in given.items():
-        before = merged.get(key)
-        merged[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def _remove(values: dict[str, Any], place: Sequence[str], name: str) -> None:
+    """Removes an entry; the mappings around it are copied first."""
+    within: Any = values
+    for part in place[:-1]:
+        inner = within.get(part)
+        within[part] = within = dict(inner) if isinstance(inner, Mapping) else {}
+    if place[-1] not in within:
+        raise CallboardError(f"--{name} removes an entry that is not set: there are {', '.join(within) or 'none'}")
+    del within[place[-1]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from annotated_types import Interval
@@ -11,15 +11,13 @@ from annotated_types import Interval
 from ...agents.agent import Agent
 from ...agents.registry import agent_class, agent_name, agent_settings
 from ...errors import CallboardError, unknown
-from ...nested_settings import declared_fields, from_values
-from ...setting_reader import flat_values, nested_values
-from ...setting_types import check_ranges, converted, shown
+from ...nested_settings import declared_fields, merged_values
+from ...setting_types import NAME, check_ranges, converted, given_fields, shown
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""
 RANDOM = "random"
 """Name that stands for a `RandomPolicy` in place of an agent's."""
-_NAME = "name"
 _RESERVED = ("actor", "agent", "callbacks", "curriculum", "episode", "evaluator", "inference", "learner", "replay")
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
@@ -69,14 +67,46 @@ _KINDS: Mapping[str, type] = {"weights": FrozenPolicy, "snapshots_of": Snapshots
 
 @dataclasses.dataclass(frozen=True)
 class AgentSettings:
-    """An agent by name and by the flat names of its hyperparameters, before its class is imported."""
+    """An agent by name and the plain values of its hyperparameters, nested as in YAML, before its class is imported."""
 
     name: str
     values: Mapping[str, Any]
 
+    def check(self, key: str, known: Collection[str] = ()) -> None:
+        """Checks names, types and ranges without importing TensorFlow; a user's agent is checked when it is made.
+
+        Args:
+          key: where the settings stand, for messages, such as `agent`.
+          known: flat names of all settings, for suggestions.
+
+        Raises:
+          CallboardError: a name is unknown or a value has the wrong type or range.
+        """
+        kind = agent_settings(self.name)
+        given = given_fields(kind, self.values, key, known)
+        if not issubclass(kind, Agent):
+            check_ranges(kind(**given), f"{key}.")
+
     def make(self) -> Agent:
         """Imports the agent's class and makes the agent."""
-        return from_values(agent_class(self.name), self.values)
+        return converted("agent", self.values, agent_class(self.name))
+
+
+def parse_agent(settings: Any, key: str) -> tuple[str | None, dict[str, Any]]:
+    """Returns the name of an agent, or None, and its hyperparameters, which YAML gives as a mapping or a name alone.
+
+    Raises:
+      CallboardError: it gives something else.
+    """
+    if isinstance(settings, str):
+        return settings, {}
+    if settings is not None and not isinstance(settings, Mapping):
+        raise CallboardError(f"{key} must be a name, or hold settings such as `{{name: ppo}}`, not {shown(settings)}")
+    values = dict(settings or {})
+    name = values.pop(NAME, None)
+    if not isinstance(name, str | None):
+        raise CallboardError(f"{key}.name must be the name of an agent, such as ppo, not {shown(name)}")
+    return name, values
 
 
 def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +116,7 @@ def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[st
       policies: settings by policy: empty for the run's agent; some of its hyperparameters; `name` of another agent and
         its hyperparameters, or `random`; or the fields of a `FrozenPolicy` or of `Snapshots`.
       agent: name of the run's agent.
-      of_agent: its hyperparameters by flat name.
+      of_agent: plain values of its hyperparameters.
 
     Returns:
       By policy, `AgentSettings` of those that learn, or a policy of another kind.
@@ -95,45 +125,33 @@ def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[st
       CallboardError: a name is unknown or a value has the wrong type or range.
     """
     # In YAML, a name may be a number.
-    return {str(name): _parse(str(name), settings, agent, of_agent) for name, settings in policies.items()}
+    return {str(name): _parse(f"policies.{name}", one, agent, of_agent) for name, one in policies.items()}
 
 
 def as_mappings(policies: Any) -> Any:
     """Returns settings of policies, of which options can change entries: `{name: ppo}` for `ppo`."""
     if not isinstance(policies, Mapping):
         return policies
-    return {str(name): {_NAME: one} if isinstance(one, str) else one for name, one in policies.items()}
+    return {str(name): {NAME: one} if isinstance(one, str) else one for name, one in policies.items()}
 
 
-def _parse(name: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> Any:
+def _parse(key: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> Any:
     if isinstance(settings, Policy | AgentSettings):
         return settings
-    where = f"policies.{name}"
-    if isinstance(settings, str):
-        settings = {_NAME: settings}
-    if settings is None:
-        settings = {}
-    if not isinstance(settings, Mapping):
-        raise CallboardError(f"{where} must hold settings, such as `{{name: ppo}}`, not {shown(settings)}")
-    settings = _with_underscores(settings)
-    for key, kind in _KINDS.items():
-        if key in settings:
-            return _of_kind(where, kind, settings)
-    own = settings.pop(_NAME, None)
-    if not isinstance(own, str | None):
-        raise CallboardError(f"{where}.name must be the name of an agent, such as ppo, not {shown(own)}")
-    if own == RANDOM:
-        if settings:
-            raise CallboardError(f"{where}: a random policy has no settings; leave {min(settings)} out")
+    name, values = parse_agent(settings, key)
+    values = _with_underscores(values)
+    for needed, kind in _KINDS.items():
+        if needed in values:
+            return converted(key, values if name is None else {**values, NAME: name}, kind)
+    if name == RANDOM:
+        if values:
+            raise CallboardError(f"{key}: a random policy has no settings; leave {min(values)} out")
         return RandomPolicy()
-    kind = agent_settings(own or agent)
-    fields = {f"{where}.{key}": field for key, field in declared_fields(kind).items()}
-    values = {key.removeprefix(f"{where}."): value for key, value in flat_values(settings, fields, f"{where}.").items()}
-    if own in (None, agent):
-        values = {**of_agent, **values}
-    if not issubclass(kind, Agent):
-        check_ranges(from_values(kind, values), f"{where}.")
-    return AgentSettings(own or agent, values)
+    if name in (None, agent):
+        values = merged_values(of_agent, values, declared_fields(agent_settings(agent)), entries=False)
+    made = AgentSettings(name or agent, values)
+    made.check(key)
+    return made
 
 
 def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:
@@ -144,17 +162,6 @@ def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _of_kind(where: str, kind: type, settings: Mapping[str, Any]) -> Any:
-    fields = declared_fields(kind)
-    for key in settings:
-        if key not in fields:
-            raise unknown(f"setting of {where}", key, fields)
-    try:
-        return kind(**{key: converted(f"{where}.{key}", value, fields[key].hint) for key, value in settings.items()})
-    except TypeError as error:
-        raise CallboardError(f"{where}: {error}") from error
-
-
 def made_policies(policies: Mapping[str, Any]) -> dict[str, Policy]:
     """Returns the policies that `parse_policies` has checked, with their agents."""
     return {name: one.make() if isinstance(one, AgentSettings) else one for name, one in policies.items()}
@@ -163,11 +170,11 @@ def made_policies(policies: Mapping[str, Any]) -> dict[str, Policy]:
 def policy_setting(policy: Policy | AgentSettings) -> dict[str, Any]:
     """Returns the settings of a policy, from which `parse_policies` restores it."""
     if isinstance(policy, AgentSettings):
-        return {_NAME: policy.name, **nested_values(policy.values)}
+        return {NAME: policy.name, **policy.values}
     if isinstance(policy, RandomPolicy):
-        return {_NAME: RANDOM}
+        return {NAME: RANDOM}
     fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]
-    return {_NAME: agent_name(policy), **fields} if isinstance(policy, Agent) else fields
+    return {NAME: agent_name(policy), **fields} if isinstance(policy, Agent) else fields
 
 
 def check_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> None:

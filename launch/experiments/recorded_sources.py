@@ -10,14 +10,14 @@ from ...environments.recorded.episode_feed import shares_of
 from ...environments.recorded.recorded_data import check_fits
 from ...errors import CallboardError
 from ...replay_settings import ReplaySettings
+from ...setting_types import texts_of
 from ..experiment import Experiment
 from .policy_plan import Layouts
 
 
 def dataset_texts(experiment: Experiment) -> list[str]:
     """Returns the data sets of an experiment as they were given."""
-    given = experiment.dataset.split(",") if isinstance(experiment.dataset, str) else experiment.dataset
-    return [text.strip() for text in given if text.strip()]
+    return list(filter(None, texts_of(experiment.dataset)))
 
 
 def open_sources(experiment: Experiment) -> tuple[list[RecordedData], list[float]]:

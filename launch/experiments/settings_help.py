@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from ...nested_settings import Field, declared_fields
-from ...setting_types import described
+from ...setting_descriptions import described
 from ..experiment import Experiment
 from ..settings import plain, setting_fields
 from .option_parsing import option_name

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS
 from ...errors import CallboardError, unknown
+from ...setting_types import texts_of
 from ..run_directory.metric_names import METRICS, PLACEHOLDERS
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
@@ -43,8 +44,7 @@ def parse_conditions(stop_when: str | Sequence[str], setting: str = "stop_when")
     Raises:
       CallboardError: one is not of the form `METRIC >= NUMBER`.
     """
-    texts = stop_when.split(",") if isinstance(stop_when, str) else list(stop_when)
-    return [_parse(text, setting) for text in texts]
+    return [_parse(text, setting) for text in texts_of(stop_when)]
 
 
 def check_conditions(

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 
 from ...errors import CallboardError
+from ...setting_types import texts_of
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import is_url
 from ..run_directory.run_reference import RunReference, parse_run_reference
@@ -52,12 +53,6 @@ def check_source_exists(source: RunReference, setting: str = "init_from") -> Non
         )
 
 
-def as_patterns(setting: str | Sequence[str]) -> list[str]:
-    """Returns patterns, given one or several, in a list or separated by commas."""
-    texts = setting.split(",") if isinstance(setting, str) else setting
-    return [text.strip() for text in texts]
-
-
 def check_parts(init_from: str | None, init_parts: str | Sequence[str], freeze: str | Sequence[str]) -> None:
     """Checks the settings of a warm start as far as that is possible without the network.
 
@@ -65,9 +60,9 @@ def check_parts(init_from: str | None, init_parts: str | Sequence[str], freeze: 
       CallboardError: names the setting.
     """
     for name, setting in (("init_parts", init_parts), ("freeze", freeze)):
-        if not all(pattern.strip("/") for pattern in as_patterns(setting)):
+        if not all(pattern.strip("/") for pattern in texts_of(setting)):
             raise CallboardError(f"{name} has an empty pattern; name parts of the network, such as 'torso/*'")
-    if as_patterns(init_parts) and init_from is None:
+    if texts_of(init_parts) and init_from is None:
         raise CallboardError("init_parts needs a run to take the parts from: set init_from, or leave init_parts out")
     if init_from is not None:
         parse_source(init_from)

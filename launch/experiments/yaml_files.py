@@ -4,10 +4,11 @@ A file that is read cannot run code, name a Python object, or expand: aliases (`
 plain ones are rejected, and keys must be text.
 """
 
+import itertools
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -17,95 +18,29 @@ from ...guarded_files import open_regular
 
 _MOST_BYTES = 2**20
 _MOST_DEPTH = 50
-_PLAIN = (str, int, float, bool, type(None))
-_BOOL = "tag:yaml.org,2002:bool"
-_INT = "tag:yaml.org,2002:int"
-_FLOAT = "tag:yaml.org,2002:float"
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_NAMES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
+_TAG = "tag:yaml.org,2002:"
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
 # PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, and 1e-3 is text: users mean none of these.
-_INT_TEXT = re.compile(r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+")
-_FLOAT_TEXT = re.compile(
+_INT = r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+"
+_FLOAT = (
     r"[-+]?(([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
 )
 
 
-class NotPlain(ValueError):
-    """A value of a type that settings cannot have."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads plain values."""
-
-    depth = 0
-
-    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
-        # PyYAML needs about 15 s to fail on a few thousand brackets.
-        if self.flow_level > _MOST_DEPTH:
-            raise yaml.scanner.ScannerError(None, None, "it is nested too deeply", self.get_mark())
-        super().fetch_flow_collection_start(TokenClass)
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.constructor.ConstructorError(
-                None, None, f"*{event.anchor}: aliases are not read, write the value once more", event.start_mark
-            )
-        if self.depth > _MOST_DEPTH:
-            raise yaml.constructor.ConstructorError(None, None, "it is nested too deeply", self.peek_event().start_mark)
-        self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if isinstance(key_node, yaml.ScalarNode):
-                if key_node.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key_node.value!r} stands here twice", key_node.start_mark
-                    )
-                seen.add(key_node.value)
-                if key_node.tag == "tag:yaml.org,2002:null" or key_node.tag == _BOOL:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key_node.value!r} is not text: put it in quotes", key_node.start_mark
-                    )
-        return super().construct_mapping(node, deep)
-
-    def construct_float(self, node: Any) -> float:
-        return float(self.construct_scalar(node).replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
-
-
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML that `_Loader` reads back unchanged."""
+    """Writes YAML that is read back unchanged: text that would be read as a number is in quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _with_own_numbers(resolvers: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {
-        first: [pair for pair in pairs if pair[0] not in (_INT, _FLOAT, _TIMESTAMP)]
-        for first, pairs in resolvers.items()
-    }
-    for first in "-+0123456789.":
-        kept[first] = [*kept.get(first, ()), (_INT, _Whole(_INT_TEXT)), (_FLOAT, _Whole(_FLOAT_TEXT))]
-    return kept
-
-
-class _Whole:
-    """A pattern that must match the whole text; PyYAML calls its `match`."""
-
-    def __init__(self, pattern: re.Pattern[str]):
-        self.match = pattern.fullmatch
-
-
-_Loader.yaml_implicit_resolvers = _with_own_numbers(yaml.SafeLoader.yaml_implicit_resolvers)
-_Dumper.yaml_implicit_resolvers = {
-    first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()), *pairs]
-    for first, pairs in _Loader.yaml_implicit_resolvers.items()
-}
+for _name, _text in (("int", _INT), ("float", _FLOAT)):
+    _Dumper.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_text})$"), list("-+0123456789."))
 
 
 def read_yaml(path: pathlib.Path, links: bool = True) -> Any:
@@ -144,22 +79,65 @@ def parse_yaml(text: str) -> Any:
       ValueError: the text is not plain YAML; the message is one line.
     """
     try:
-        value = yaml.load(text, _Loader)
-        _check_plain(value)
+        parsed = yaml.parse(text, yaml.SafeLoader)
+        events = (event for event in parsed if not isinstance(event, yaml.StreamStartEvent | yaml.StreamEndEvent))
+        value = _value(next(events), events) if next(events, None) is not None else None
+        if len(list(itertools.islice(events, 2))) > 1:
+            raise ValueError("it has several documents: write one")
+        return value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context).split())
         raise ValueError(f"line {mark.line + 1}: {problem}" if mark else problem) from error
     except yaml.reader.ReaderError as error:
         raise ValueError(f"{error.reason}: {chr(int(error.character))!a}") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    except NotPlain as error:
-        raise ValueError(str(error)) from error
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-        # Raised by PyYAML's constructors for `!!int x`, or for a number with thousands of digits.
-        raise ValueError("a value is not what its tag says, or too long") from error
+
+
+def _value(event: Any, events: Iterator[Any], depth: int = 0) -> Any:
+    """Returns the value that begins with an event of the parser."""
+    if isinstance(event, yaml.AliasEvent):
+        raise _problem(event, f"*{event.anchor}: aliases are not read, write the value once more")
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event)
+    if depth > _MOST_DEPTH:
+        raise _problem(event, "it is nested too deeply")
+    if event.tag not in (None, "!", f"{_TAG}seq", f"{_TAG}map"):
+        raise _problem(event, f"the tag {event.tag} is not one of plain values")
+    inner = itertools.takewhile(lambda one: not isinstance(one, yaml.CollectionEndEvent), events)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return [_value(item, events, depth + 1) for item in inner]
+    found: dict[str, Any] = {}
+    for key in inner:
+        name = _scalar(key) if isinstance(key, yaml.ScalarEvent) else None
+        if not isinstance(name, str):
+            raise _problem(key, f"the key {getattr(key, 'value', 'here')!r} is not text: put it in quotes")
+        if name in found:
+            raise _problem(key, f"the key {name!r} stands here twice")
+        found[name] = _value(next(events), events, depth + 1)
+    return found
+
+
+def _scalar(event: Any) -> Any:
+    """Returns the value of a text, which is text itself if it has quotes or a tag that says so."""
+    if event.tag == f"{_TAG}str" or (event.tag is None and not event.implicit[0]):
+        return event.value
+    value, text = event.value, event.value.replace("_", "")
+    try:
+        if value in _WORDS:
+            value = _WORDS[value]
+        elif re.fullmatch(_INT, value):
+            value = int(text, 16 if text.startswith("0x") else 10)
+        elif re.fullmatch(_FLOAT, value):
+            value = float(text.replace(".", "") if text[-1] in "fFnN" else text)
+    except ValueError as error:  # For example of thousands of digits.
+        raise _problem(event, "a number is too long") from error
+    if event.tag not in (None, "!", f"{_TAG}{_NAMES.get(type(value))}"):
+        raise _problem(event, f"a value is not what its tag says, or the tag {event.tag} is not one of plain values")
     return value
+
+
+def _problem(event: Any, text: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(None, None, text, event.start_mark)
 
 
 def format_yaml(value: Any, marked: bool = False) -> str:
@@ -174,17 +152,17 @@ def format_yaml(value: Any, marked: bool = False) -> str:
 
 def _check_plain(value: Any, depth: int = 0) -> None:
     if depth > _MOST_DEPTH:
-        raise NotPlain("it is nested too deeply")
+        raise ValueError("it is nested too deeply")
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise NotPlain(f"the key {key!r} is not text: put it in quotes")
+                raise ValueError(f"the key {key!r} is not text: put it in quotes")
             _check_plain(item, depth + 1)
     elif isinstance(value, list | tuple):
         for item in value:
             _check_plain(item, depth + 1)
-    elif type(value) not in _PLAIN:
-        raise NotPlain(f"{value!r} is a {type(value).__name__}: write text, a number, true, false, a list or a map")
+    elif type(value) not in _NAMES:
+        raise ValueError(f"{value!r} is a {type(value).__name__}: write text, a number, true, false, a list or a map")
 
 
 def _reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ from ...errors import CallboardError, unknown
 from ...guarded_files import read_json
 from ...install_commands import install_command
 from ...named_objects import import_object
+from ...setting_types import texts_of
 
 _MODULES = {"wandb": ("wandb_logger:WandbLogger", "wandb"), "mlflow": ("mlflow_logger:MlflowLogger", "mlflow")}
 """Classes of the loggers that have names, with the package that each needs and the extra that installs it."""
@@ -84,8 +85,7 @@ class MetricLogger(abc.ABC):
 
 def logger_names(loggers: str | tuple[str, ...]) -> tuple[str, ...]:
     """Returns the names in the setting `loggers`: a list, or separated by commas."""
-    texts = loggers.split(",") if isinstance(loggers, str) else loggers
-    return tuple(name for name in (text.strip() for text in texts) if name)
+    return tuple(filter(None, texts_of(loggers)))
 
 
 def check_loggers(loggers: str | tuple[str, ...]) -> None:

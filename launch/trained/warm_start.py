@@ -14,9 +14,10 @@ from ...agents.learning.weight_patterns import matching, parts_of
 from ...data import Layout
 from ...errors import CallboardError
 from ...networks.checkpoint_paths import saved_weights_by_path, weights_by_path
+from ...setting_types import texts_of
 from ..experiment import Experiment
 from ..experiments.policy_settings import FrozenPolicy
-from ..experiments.warm_start_settings import absolute_source, as_patterns, check_source_exists, parse_source
+from ..experiments.warm_start_settings import absolute_source, check_source_exists, parse_source
 from ..run_directory.policy_weights import SavedPolicy, read_policy
 from ..run_directory.remote_storage import local_copy
 from ..run_directory.run_reference import RunReference
@@ -51,13 +52,13 @@ def check_warm_start(experiment: Experiment, layout: Layout, new: bool = True) -
       CallboardError: names what is missing or differs, and what there is.
     """
     begins = new and experiment.init_from is not None
-    if not begins and not as_patterns(experiment.freeze):
+    if not begins and not texts_of(experiment.freeze):
         return
     if begins:
         check_source_exists(parse_source(experiment.init_from or ""))
     networks = experiment.agent.make_networks(layout)
-    if as_patterns(experiment.freeze):
-        find_frozen(networks, as_patterns(experiment.freeze))
+    if texts_of(experiment.freeze):
+        find_frozen(networks, texts_of(experiment.freeze))
     if begins:
         find_initial_weights(experiment, networks, experiment.agent.make_policy(networks, "train"))
 
@@ -91,7 +92,7 @@ def find_initial_weights(experiment: Experiment, networks: tf.Module, policy: Po
       CallboardError: the run or the checkpoint does not exist, a pattern matches nothing, a weight is missing there or
         here, or has another shape.
     """
-    source, patterns = parse_source(experiment.init_from or ""), as_patterns(experiment.init_parts)
+    source, patterns = parse_source(experiment.init_from or ""), texts_of(experiment.init_parts)
     here = named_weights(networks)
     with local_copy(source.run, source.checkpoint, whole=source.checkpoint != _BEST) as directory:
         path = policy_file(directory, source.checkpoint)

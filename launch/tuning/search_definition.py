@@ -17,7 +17,7 @@ from ...errors import CallboardError, unknown
 from ...install_commands import install_command
 from ...named_objects import import_object, pickled_with_program, unpickle_with_program
 from ...nested_settings import Field, declared_fields
-from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, field_types, shown
+from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, shown
 from ..experiment import Experiment
 from ..experiments.experiment_checks import metrics_known
 from ..experiments.option_parsing import option_name
@@ -282,14 +282,11 @@ def read_tuning(path: pathlib.Path) -> Tuning:
     Raises:
       CallboardError: the file is not one.
     """
-    content, types = read_yaml(path), field_types(Tuning)
+    content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise CallboardError(f"{path} does not hold a search: begin it anew in another directory")
-    for key in content:
-        if key not in types:
-            raise CallboardError(f"{path}: {unknown('key', str(key), types)}")
     try:
-        tuning = Tuning(**{key: converted(key, value, types[key]) for key, value in content.items()})
+        tuning = converted("", content, Tuning)
         tuning.check()
     except (CallboardError, KeyError) as error:
         raise CallboardError(f"{path}: {error}") from error

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import CallboardError
 from ...install_commands import install_command
-from ...nested_settings import declared_fields
-from ...setting_reader import check_argument_names, flat_values
+from ...setting_arguments import check_argument_names
+from ...setting_types import given_fields
 from ..experiment import Experiment
 from ..run_directory.new_or_resumed import default_run_directory
 from ..settings import experiment_settings
@@ -63,7 +63,7 @@ def tune(
     if not isinstance(search, Mapping):
         raise CallboardError('search must be distributions by setting, such as {"seed": "randint(1, 9)"}')
     check_argument_names(Tuning, options)
-    values = flat_values(options, {name: field for name, field in declared_fields(Tuning).items() if name in options})
+    values = given_fields(Tuning, options)
     settings = experiment_settings(with_absolute_weights(experiment))
     del settings["run_dir"]
     tuning = Tuning(settings=settings, search=[f"{key}={text}" for key, text in search.items()], **values)

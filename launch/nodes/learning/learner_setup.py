@@ -13,10 +13,10 @@ from ....agents.agent import Learner, Policy
 from ....agents.learning.frozen_weights import FrozenWeights
 from ....agents.learning.live_settings import LiveSettings
 from ....data import Layout
+from ....setting_types import texts_of
 from ....tracing_lock import TRACING
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
-from ...experiments.warm_start_settings import as_patterns
 from ...run_directory.checkpoints import Checkpoints
 from ...trained.warm_start import initialize
 from ..devices import device_names, make_strategy, share_first_learners_state
@@ -79,7 +79,7 @@ def make_learner_setup(
         policy = agent.make_policy(networks, "train")
         variables = policy.variables
         latest = checkpoints.latest()
-        frozen = FrozenWeights(networks, as_patterns(experiment.freeze))
+        frozen = FrozenWeights(networks, texts_of(experiment.freeze))
         if latest is None:
             if experiment.init_from is not None and rank == 0:
                 progress.works_slowly("reading the weights to begin with")

@@ -54,7 +54,7 @@ def test_json_and_plots(runs, capsys):
         (["runs", "--gaol", "3"], "callboard compare has no option '--gaol'; did you mean '--goal'?"),
         (["runs", "--mode", "most"], "--mode must be max or min, not 'most'"),
         (["runs", "--confidence", "1"], "--confidence must be a number"),
-        (["runs", "--resamples", "0"], "--resamples must be a whole number from 1 to 1,000,000, not '0'"),
+        (["runs", "--resamples", "0"], "--resamples must be a whole number from 1 to 1,000,000, not 0"),
         (["runs", "--score-ranges", "{CartPole-v1: 3}"], "score_ranges.CartPole-v1 must be the scores that count"),
         (["runs", "--plot", "curves.txt"], "a plot must end in .png, .svg, .pdf"),
     ],

@@ -11,7 +11,6 @@ from callboard.launch.cli.experiment_options import (
     define_experiment,
     experiment_help,
     experiment_parser,
-    option_values,
     parse_arguments,
     redefine_experiment,
     split_options,
@@ -58,12 +57,6 @@ def test_a_resumed_run_keeps_its_agent(run_dir, agent, recipe, message):
         redefine_experiment(agent, recipe, ["--run-dir", run_dir])
     with pytest.raises(CallboardError, match="--resume needs the run's directory"):
         redefine_experiment(agent, recipe, [])
-
-
-def test_values_are_found_in_both_spellings():
-    options = ["--run_dir=a=b", "--seed", "3", "--evaluator"]
-    assert ("--run-dir", "a=b") in option_values(options)
-    assert ("--seed", "3") in option_values(options)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def functions(monkeypatch):
         ),
         (
             ["CARTPOLE", "--search", RATE, "--samples", "0"],
-            "at least 1 or null, not '0'",
+            "at least 1 or null, not 0",
         ),
         (["CARTPOLE", "--search", RATE, "--scheduler", "hyper"], "--scheduler must be asha, pbt or none, not 'hyper'"),
         (["CARTPOLE", "--search", RATE, "--mode", "most"], "--mode must be max or min"),
@@ -72,7 +72,7 @@ def functions(monkeypatch):
         (["CARTPOLE", "--search", RATE, "--grace-steps", "500000"], "--grace-steps must be at most max_steps"),
         (
             ["CARTPOLE", "--search", RATE, "--reduction-factor", "1"],
-            "must be a whole number of at least 2, not '1'",
+            "must be a whole number of at least 2, not 1",
         ),
         (
             ["CARTPOLE", "--search", RATE, "--cpus-per-trial", "0"],

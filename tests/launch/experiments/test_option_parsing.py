@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from callboard.errors import CallboardError, unknown_setting
-from callboard.launch.experiments.option_parsing import apply_options, converted_text, option_name
+from callboard.launch.experiments.option_parsing import converted_text, merge_options, option_name, option_texts
 from callboard.nested_settings import declared_fields
-from callboard.setting_reader import flat_values
 from callboard.setting_types import PositiveInt
 
 
@@ -34,17 +33,16 @@ FIELDS = declared_fields(Settings)
 
 
 def applied(*options, **before):
-    values = dict(before)
-    apply_options(values, options, FIELDS)
-    return values
+    return merge_options(before, options, FIELDS)
 
 
 @pytest.mark.parametrize(
     "options, expected",
     [
         (["--steps", "1e3"], {"steps": 1000}),
-        (["--optimizer.learning-rate=2"], {"optimizer.learning_rate": 2.0}),
-        (["--optimizer", "{name: sgd, learning_rate: 1}"], {"optimizer.name": "sgd", "optimizer.learning_rate": 1.0}),
+        (["--optimizer.learning-rate=2"], {"optimizer": {"learning_rate": 2.0}}),
+        (["--optimizer", "{name: sgd, learning_rate: 1}"], {"optimizer": {"name": "sgd", "learning_rate": 1}}),
+        (["--optimizer.learning-rate=2", "--optimizer", "sgd"], {"optimizer": {"name": "sgd", "learning_rate": 2.0}}),
         (["--evaluator", "--steps", "3"], {"evaluator": True, "steps": 3}),
         (["--no-evaluator"], {"evaluator": False}),
         (["--options.camera.width", "8", "--options.max_x=[1]"], {"options": {"camera": {"width": 8}, "max_x": [1]}}),
@@ -57,6 +55,11 @@ def applied(*options, **before):
 )
 def test_options_become_values(options, expected):
     assert applied(*options) == expected
+
+
+def test_values_are_found_in_both_spellings():
+    options = ["--run_dir=a=b", "--seed", "3", "--evaluator"]
+    assert option_texts(options) == {"run_dir": "a=b", "seed": "3", "evaluator": None}
 
 
 def test_the_first_of_repeated_options_replaces_the_recipe_s_value():
@@ -84,7 +87,6 @@ def test_entries_are_merged_and_the_caller_s_mapping_is_not_changed():
         (["--no-evaluator=1"], "--no-evaluator takes no value"),
         (["--options.", "1"], "--options. names no entry of --options; write --options.NAME VALUE"),
         (["--no-options.size"], "--no-options.size removes an entry that is not set: there are none"),
-        (["--optimizer", "3"], "optimizer is a group of settings, not 3; set one of them by its name"),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_line(options, message):
@@ -93,12 +95,10 @@ def test_a_wrong_option_is_refused_in_one_line(options, message):
     assert "\n" not in str(caught.value)
 
 
-def test_values_of_yaml_are_flattened_and_converted():
-    values = {"optimizer": {"learning_rate": "1e-2"}, "steps": 1e3, "options": {"size": 5}}
-    assert flat_values(values, FIELDS) == {"optimizer.learning_rate": 0.01, "steps": 1000, "options": {"size": 5}}
-    assert flat_values({"name": "sgd"}, FIELDS, "optimizer.") == {"optimizer.name": "sgd"}
-    with pytest.raises(CallboardError, match="unknown key 'optimizer.nane'; did you mean 'optimizer.name'"):
-        flat_values({"optimizer": {"nane": "sgd"}}, FIELDS)
+def test_a_group_that_the_recipe_names_keeps_its_name():
+    assert applied("--optimizer.learning-rate", "2", optimizer="sgd") == {
+        "optimizer": {"name": "sgd", "learning_rate": 2.0}
+    }
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ def parse(settings, agent="ppo", **of_agent):
         ({"unroll-length": 5}, AgentSettings("ppo", {"epochs": 2, "unroll_length": 5})),
         ({"name": "ppo", "discount": 0.5}, AgentSettings("ppo", {"epochs": 2, "discount": 0.5})),
         ("apex", AgentSettings("apex", {})),
-        ({"name": "apex", "replay": {"min_size": 9}}, AgentSettings("apex", {"replay.min_size": 9})),
+        ({"optimizer": "sgd"}, AgentSettings("ppo", {"epochs": 2, "optimizer": {"name": "sgd"}})),
+        ({"name": "apex", "replay": {"min_size": 9}}, AgentSettings("apex", {"replay": {"min_size": 9}})),
         ("random", RandomPolicy()),
         ({"name": "random"}, RandomPolicy()),
         ({"weights": "runs/a@best"}, FrozenPolicy("runs/a@best")),
@@ -48,11 +49,20 @@ def test_every_kind(settings, expected):
     assert parse(settings, epochs=2) == expected
 
 
+def test_groups_of_the_run_s_agent_are_merged_and_other_mappings_replaced():
+    of_agent = {"optimizer": {"learning_rate": 0.5}, "clip": {"schedule": "linear", "start": 0.2, "end": 0.1}}
+    policy = parse({"optimizer": "sgd", "clip": {"schedule": "constant", "start": 0.3}}, **of_agent)
+    assert policy.values == {
+        "optimizer": {"name": "sgd", "learning_rate": 0.5},
+        "clip": {"schedule": "constant", "start": 0.3},
+    }
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (3, r"policies\.red must hold settings, such as `{name: ppo}`, not 3"),
-        ([1], r"policies\.red must hold settings"),
+        (3, r"policies\.red must be a name, or hold settings such as `{name: ppo}`, not 3"),
+        ([1], r"policies\.red must be a name, or hold settings"),
         ("ppp", "did you mean 'ppo'"),
         ({"name": 3}, r"policies\.red\.name must be the name of an agent, such as ppo, not 3"),
         ({"name": "random", "seed": 1}, "a random policy has no settings; leave seed out"),
@@ -65,7 +75,7 @@ def test_every_kind(settings, expected):
         ({"weights": "a", "every": 3}, r"policies\.red.*every"),
         ({"snapshots_of": "blue", "keep": 0}, "keep must be"),
         ({"snapshots_of": "blue", "keep": "all"}, r"policies\.red\.keep"),
-        ({"snapshots_of": "blue", "evry": 3}, "did you mean 'every'"),
+        ({"snapshots_of": "blue", "evry": 3}, "did you mean 'policies.red.every'"),
     ],
 )
 def test_wrong_values_are_refused_in_one_line(settings, message):

@@ -5,7 +5,6 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.experiments.warm_start_settings import (
     absolute_source,
-    as_patterns,
     check_parts,
     check_source_exists,
     parse_source,
@@ -38,11 +37,6 @@ def test_a_source_that_does_not_exist_is_refused(tmp_path):
     (tmp_path / "experiment.yaml").touch()
     check_source_exists(RunReference(str(tmp_path), "best"))
     check_source_exists(RunReference("s3://bucket/nowhere", "best"))
-
-
-def test_patterns_are_given_one_by_one_or_in_a_list():
-    assert as_patterns("torso/*, core") == as_patterns(("torso/*", "core")) == ["torso/*", "core"]
-    assert as_patterns(()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """YAML: plain values come back as they were written, and reading has bounds."""
 
+import math
 import os
 import time
 
@@ -47,7 +48,19 @@ def test_what_is_written_is_read_as_the_same(value):
 
 @pytest.mark.parametrize(
     "text, value",
-    [("1e-3", 0.001), ("1:30", "1:30"), ("010", "010"), ("2020-01-01", "2020-01-01"), ("1_000", 1000), ("yes", True)],
+    [
+        ("1e-3", 0.001),
+        ("1:30", "1:30"),
+        ("010", "010"),
+        ("2020-01-01", "2020-01-01"),
+        ("1_000", 1000),
+        ("yes", True),
+        ("", None),
+        ("!!str 1", "1"),
+        ("!!int 1", 1),
+        ("[a, {b: }]", ["a", {"b": None}]),
+        ("-.INF", -math.inf),
+    ],
 )
 def test_numbers_are_what_they_look_like(text, value):
     assert parse_yaml(text) == value
@@ -61,7 +74,12 @@ def test_numbers_are_what_they_look_like(text, value):
         ("".join(f"{' ' * depth}a:\n" for depth in range(100)), "nested too deeply"),
         ("a: 1\na: 2", "the key 'a' stands here twice"),
         ("yes: 1", "the key 'yes' is not text: put it in quotes"),
-        ("1: 1", "the key 1 is not text"),
+        ("1: 1", "the key '1' is not text"),
+        ("[a]: 1", "line 1: the key 'here' is not text"),
+        ("a: 1\n---\nb: 1", "several documents"),
+        ("--- !!map\na: !!set {b}", "line 2: the tag tag:yaml.org,2002:set is not one of"),
+        ("!!python/object/apply:os.system [ls]", "line 1: the tag"),
+        ("[a", "line 1: "),
         ("a: !!python/name:os.system", "line 1"),
         ("a: !!int x", "a value is not what its tag says"),
         ("a: " + "9" * 5000, "too long"),
