@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 
 import gymnasium
 import numpy as np
@@ -13,7 +12,6 @@ from callboard.agents.impala import Impala
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
 
-LOG = pathlib.Path("learned.txt")
 _SCALE = 2.0**16
 _REWARDS = 7
 
@@ -56,14 +54,17 @@ class NumberedContinuous(Numbered):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
+@dataclasses.dataclass(frozen=True)
 class Logged:
-    """Makes an agent append a line to `learned.txt` for each sequence that it learns from.
+    """Makes an agent append a line to `learned_log` for each sequence that it learns from.
 
     `environment step key shard fault`: of the first timestep who its environment is, and the number of its step there;
     the item's key and shard, 0 for queues; and what is wrong with the sequence: `-`, `torn` where its timesteps do not
     follow each other, `action` or `reward` where these are not those that led to the next timestep, `state` where the
     state of an environment's first timestep is not fresh.
     """
+
+    learned_log: str = "learned.txt"
 
     def make_learner(self, networks, strategy, layout):
         learner = super().make_learner(networks, strategy, layout)
@@ -72,7 +73,7 @@ class Logged:
         def step_and_log(batches):
             batch = next(batches)
             lines = "".join(f"{' '.join(map(str, line))}\n" for line in _lines(tree.map_structure(np.asarray, batch)))
-            with LOG.open("ab", buffering=0) as log:  # At once: a learner may be killed here.
+            with open(self.learned_log, "ab", buffering=0) as log:  # At once: a learner may be killed here.
                 log.write(lines.encode())
             return step(iter([batch]))
 

@@ -1,6 +1,5 @@
 """The ray launcher on a cluster of several Ray nodes, of which some die."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -13,9 +12,8 @@ import psutil
 import pytest
 import ray
 import tensorflow  # noqa: F401  (must come before `ray.init`)
-from ray._common.utils import get_ray_address_file
-from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group_table
+from ray_clusters import ray_cluster
 
 from callboard.launch.cli.command import main
 from callboard.launch.run_directory.checkpoints import step_of
@@ -23,28 +21,6 @@ from callboard.launch.run_directory.checkpoints import step_of
 pytestmark = pytest.mark.slow
 
 NODES = ("coordinator/0", "replay/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
-
-
-@contextlib.contextmanager
-def ray_cluster(machines, processors):
-    """A head without room for nodes, and some machines with so many processors each."""
-    # Sockets of Unix have short paths.
-    temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    # `Cluster` writes its address there even if it has another directory, and does not make the folder.
-    pathlib.Path(get_ray_address_file(None)).parent.mkdir(exist_ok=True)
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": temporary}
-    )
-    try:
-        for _ in range(machines):
-            cluster.add_node(num_cpus=processors)
-        cluster.wait_for_nodes()
-        yield cluster
-    finally:
-        processes = psutil.Process().children(recursive=True)
-        cluster.shutdown()
-        psutil.wait_procs(processes, timeout=10)
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
