@@ -170,112 +170,97 @@ def _convert_part(value: Any, hint: Any, key: str, default: Any) -> Any:
 
 
 def _convert(value: Any, hint: Any, key: str) -> Any:
-    if hint is Any:
-        return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         number = _convert(value, arguments[0], key)
-        if all(_is_in(number, marker) for marker in arguments[1:]):
-            return number
-        raise Unfit
+        _require(all(_is_in(number, marker) for marker in arguments[1:]))
+        return number
     if is_union(hint):
         return _convert_to_one_of(value, arguments, key)
     if origin is Literal:
-        for choice in arguments:
-            # YAML reads `no` and `on` as booleans where a word may be meant.
-            if type(choice) is type(value) and choice == value:
-                return choice
-        for choice in arguments:
-            if isinstance(choice, str) and isinstance(value, str) and choice.lower() == value.lower():
-                return choice
-        raise Unfit
+        return _choice(value, arguments)
     if origin in (tuple, list, collections.abc.Sequence):
         return _convert_list(value, origin, arguments, key)
     if hint is dict or origin in (dict, collections.abc.Mapping):
-        return _convert_mapping(value, arguments, key)
+        _require(isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+        return {name: _convert(item, arguments[1] if arguments else Any, key) for name, item in value.items()}
     if _is_group(hint):
         return _convert_dataclass(value, hint, key, None)
-    if origin is collections.abc.Callable:
-        if callable(value):
-            return value
-        raise Unfit
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        if isinstance(value, hint):
-            return value
-        if isinstance(value, str) and value in hint.__members__:
-            return hint[value]
-        raise Unfit
-    return _convert_scalar(value, hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum) and isinstance(value, str):
+        _require(value in hint.__members__)
+        return hint[value]
+    return _convert_scalar(value, hint, origin)
 
 
-def _convert_scalar(value: Any, hint: Any) -> Any:
+def _convert_scalar(value: Any, hint: Any, origin: Any) -> Any:
     if hint is int:
         return _whole_number(value)
     if hint is float:
         return _number(value)
-    if hint in (bool, str, type(None)):
-        if isinstance(value, hint) and not (isinstance(value, str) and "\0" in value):
-            return value
-        raise Unfit
-    if hint is pathlib.Path:
-        if isinstance(value, pathlib.Path) or (isinstance(value, str) and "\0" not in value):
-            return pathlib.Path(value)
-        raise Unfit
+    if origin is collections.abc.Callable:
+        _require(callable(value))
+    elif hint in (str, pathlib.Path):
+        _require(isinstance(value, str | hint) and "\0" not in str(value))
+        return hint(value)
+    elif hint in (bool, type(None)) or (isinstance(hint, type) and issubclass(hint, enum.Enum)):
+        _require(isinstance(value, hint))
     # A user's agent may annotate a field with any type; the agent's own check then rejects wrong values.
     return value
 
 
 def _whole_number(value: Any) -> int:
-    if isinstance(value, str) and _INT.fullmatch(value) and len(value) <= _MOST_DIGITS:
-        return int(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # For example 1e6 for a million.
-        return int(value)
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    raise Unfit
+    if isinstance(value, str):
+        _require(_INT.fullmatch(value) is not None and len(value) <= _MOST_DIGITS)
+    elif isinstance(value, float):  # For example 1e6 for a million.
+        _require(value.is_integer() and abs(value) < 2**53)
+    else:
+        _require(isinstance(value, numbers.Integral) and not isinstance(value, bool))
+    return int(value)
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (numbers.Real, str)):
-        raise Unfit
-    if isinstance(value, str) and not value.isascii():  # Python accepts the digits of all scripts.
-        raise Unfit
+    _require(isinstance(value, numbers.Real | str) and not isinstance(value, bool))
+    # Python accepts the digits of all scripts.
+    _require(not isinstance(value, str) or value.isascii())
     try:
         number = float(value)
     except (ValueError, OverflowError) as error:
         raise Unfit from error
-    if math.isnan(number):
-        raise Unfit
+    _require(not math.isnan(number))
     return number
+
+
+def _choice(value: Any, choices: Sequence[Any]) -> Any:
+    # YAML reads `no` and `on` as booleans where a word may be meant.
+    found = [choice for choice in choices if type(choice) is type(value) and choice == value]
+    if isinstance(value, str):
+        found += [choice for choice in choices if isinstance(choice, str) and choice.lower() == value.lower()]
+    _require(bool(found))
+    return found[0]
 
 
 def _convert_to_one_of(value: Any, hints: Sequence[Any], key: str) -> Any:
     # The value's own type is tried first: 1 stays an integer if floats are allowed too.
     exact = [hint for hint in hints if type(value) is (typing.get_args(hint)[0] if _has_range(hint) else hint)]
     for hint in [*exact, *hints]:
-        try:
+        with contextlib.suppress(Unfit):
             return _convert(value, hint, key)
-        except Unfit:
-            continue
     raise Unfit
 
 
 def _convert_list(value: Any, origin: Any, arguments: Sequence[Any], key: str) -> Any:
-    if not isinstance(value, (list, tuple)):
-        raise Unfit
-    if origin is tuple and Ellipsis not in arguments and arguments:
-        if len(value) != len(arguments):
-            raise Unfit
-        return tuple(_convert(item, hint, key) for item, hint in zip(value, arguments, strict=True))
-    items = [_convert(item, arguments[0] if arguments else Any, key) for item in value]
+    _require(isinstance(value, list | tuple))
+    if origin is tuple and arguments and Ellipsis not in arguments:
+        _require(len(value) == len(arguments))
+    else:
+        arguments = [arguments[0] if arguments else Any] * len(value)
+    items = [_convert(item, hint, key) for item, hint in zip(value, arguments, strict=True)]
     return items if origin is list else tuple(items)
 
 
-def _convert_mapping(value: Any, arguments: Sequence[Any], key: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+def _require(fits: bool) -> None:
+    if not fits:
         raise Unfit
-    hint = arguments[1] if len(arguments) > 1 else Any
-    return {name: _convert(item, hint, key) for name, item in value.items()}
 
 
 def _convert_dataclass(value: Any, hint: Any, key: str, default: Any) -> Any:
@@ -293,8 +278,7 @@ def _convert_dataclass(value: Any, hint: Any, key: str, default: Any) -> Any:
     kind = type(default) if _is_made(default) else hint
     if _is_made(default) and isinstance(value, str) and NAME in field_types(kind):
         value = {NAME: value}
-    if not isinstance(value, Mapping):
-        raise Unfit
+    _require(isinstance(value, Mapping))
     given = _given_fields(kind, value, key, default)
     if not _is_made(default):
         for field in dataclasses.fields(kind):

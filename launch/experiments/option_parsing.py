@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...errors import CallboardError, unknown_setting
 from ...nested_settings import Field, merged_values
 from ...setting_descriptions import described, is_mapping, is_union, shown
-from ...setting_types import converted
+from ...setting_types import converted, texts_of
 from .yaml_files import parse_yaml
 
 _REMOVE = "no_"
@@ -114,7 +114,7 @@ def merge_options(values: Mapping[str, Any], options: Sequence[str], fields: Map
             text = "true"
         value = converted_text(".".join(place), text, hint)
         if _takes_texts(hint):
-            value = repeated[key] = (*_as_texts(repeated[key]), *_as_texts(value)) if key in repeated else value
+            value = repeated[key] = (*texts_of(repeated[key]), *texts_of(value)) if key in repeated else value
         for part in reversed(place):
             value = {part: value}
         merged = merged_values(merged, value, fields)
@@ -147,10 +147,6 @@ def _setting_of(path: str, fields: Mapping[str, Field]) -> str:
 def _takes_texts(hint: Any) -> bool:
     """Returns whether a setting takes one text or several."""
     return is_union(hint) and str in typing.get_args(hint) and tuple[str, ...] in typing.get_args(hint)
-
-
-def _as_texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _entries(name: str, path: str, key: str) -> list[str]:

@@ -50,6 +50,7 @@ def applied(*options, **before):
         (["--steps", "1", "--steps", "2"], {"steps": 2}),
         (["--conditions", "a > 1"], {"conditions": "a > 1"}),
         (["--conditions", "[a, b]"], {"conditions": ("a", "b")}),
+        (["--conditions", "a, b", "--conditions", "c"], {"conditions": ("a", "b", "c")}),
         (["--conditions", "a", "--conditions=[b, c]", "--conditions", "d"], {"conditions": ("a", "b", "c", "d")}),
     ],
 )
