@@ -87,6 +87,7 @@ def test_a_value_of_another_type_or_out_of_range_is_rejected(hint, value):
 @dataclasses.dataclass(frozen=True)
 class Inner:
     rate: Rate = 0.5
+    size: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-    group: Group = Group(rate=0.75)
+    group: Group = Group(rate=0.75, inner=Inner(0.5, size=7))
     several: tuple[Inner, ...] = ()
     either: str | Inner = ""
 
@@ -135,8 +136,8 @@ class Whole:
     "value, expected",
     [
         ({}, Whole()),
-        ({"group": "rmsprop"}, Whole(Group("rmsprop", 0.75))),
-        ({"group": {"inner": {"rate": "1"}}}, Whole(Group("adam", 0.75, Inner(1.0)))),
+        ({"group": "rmsprop"}, Whole(Group("rmsprop", 0.75, Inner(0.5, 7)))),
+        ({"group": {"inner": {"rate": "1"}}}, Whole(Group("adam", 0.75, Inner(1.0, 7)))),
         ({"group": Group("ftrl", rate="0.5", inner={"rate": 1})}, Whole(Group("ftrl", 0.5, Inner(1.0)))),
         (
             {"several": [{"rate": 1}, Inner()], "either": {"rate": 1}},
@@ -176,3 +177,5 @@ def test_a_mistake_in_a_nested_dataclass_has_its_full_name(value, message):
 def test_settings_that_are_known_elsewhere_are_proposed():
     with pytest.raises(CallboardError, match="unknown key 'group.speed'; did you mean 'other.speed'?"):
         converted("", {"group": {"speed": 1}}, Whole, known=["group.rate", "other.speed"])
+    with pytest.raises(CallboardError, match="unknown key 'either.rat'; did you mean 'either.rate'?"):
+        converted("", {"either": {"rat": 1}}, Whole, known=["group.rate", "either", "other.rat"])
