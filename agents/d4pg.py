@@ -9,7 +9,6 @@ import tree
 from ..data import Layout, Sample
 from ..networks.actor_critics.deterministic_actor_critic import CategoricalCritic, deterministic_actor_critic
 from ..networks.network import Inputs
-from ..networks.target_update import copy_weights_every
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
@@ -57,8 +56,7 @@ class D4PG(D4PGSettings, TransitionAgent):
         steps = self.learner_steps(layout)
 
         def update_targets(steps: tf.Tensor) -> None:
-            copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
-            copy_weights_every(self.target_update_period, steps, learned.policy, learned.target_policy)
+            learned.copy_to_targets_every(self.target_update_period, steps)
             networks.learning.assign(True)
 
         return GradientLearner(

@@ -21,7 +21,6 @@ from ..networks.actor_critics.mpo_networks import GaussianHead, MpoDuals
 from ..networks.distributions import DiagonalGaussian
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
-from ..networks.target_update import copy_weights_every
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
@@ -123,8 +122,7 @@ class DMPO(DMPOSettings, TransitionAgent):
         steps = self.learner_steps(layout)
 
         def update_targets(steps: tf.Tensor) -> None:
-            copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
-            copy_weights_every(self.target_update_period, steps, learned.policy, learned.target_policy)
+            learned.copy_to_targets_every(self.target_update_period, steps)
             networks.learning.assign(True)
 
         return GradientLearner(

@@ -14,7 +14,7 @@ from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..normalization import RunningNormalizer
 from ..recurrent import FeedForwardCore
-from ..target_update import copy_weights
+from ..target_update import copy_weights, copy_weights_every
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
 from .actor_critic import TwinCritic
@@ -125,6 +125,11 @@ class DeterministicActorCritic(tf.Module):
         """Copies the weights of policy and critic to their targets, also once they are those of another run."""
         copy_weights(self.policy, self.target_policy)
         copy_weights(self.critic, self.target_critic)
+
+    def copy_to_targets_every(self, period: int, steps: tf.Tensor) -> None:
+        """Copies the weights of policy and critic to their targets where `steps` is a multiple of `period`."""
+        copy_weights_every(period, steps, self.critic, self.target_critic)
+        copy_weights_every(period, steps, self.policy, self.target_policy)
 
 
 def deterministic_actor_critic(
