@@ -121,9 +121,13 @@ def texts_of(setting: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
 
 
-@functools.cache
 def field_types(settings: Any) -> Mapping[str, Any]:
     """Returns the annotations of the dataclass fields that can be set, by name."""
+    return _field_types(settings)
+
+
+@functools.cache
+def _field_types(settings: Any) -> Mapping[str, Any]:
     try:
         hints = typing.get_type_hints(settings, include_extras=True)
     except Exception:  # An annotation may use a name that is imported for type checkers only.

@@ -1,5 +1,8 @@
 """Types of settings: descriptions, conversion and ranges."""
 
+# What type checkers refuse is tried here too.
+# mypy: disable-error-code="arg-type"
+
 import dataclasses
 import math
 from typing import Annotated, Any, Literal

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ... import foreign_names
@@ -70,7 +70,7 @@ class CommandParser(argparse.ArgumentParser):
                 settings |= {"type": functools.partial(_read, option, field.hint)}
             self.add_argument(option, metavar=key.rpartition("_")[2].upper(), help=text, **settings)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         known, others = self.parse_known_args(args, namespace)
         if others:
             name = others[0].partition("=")[0]
@@ -79,7 +79,7 @@ class CommandParser(argparse.ArgumentParser):
             raise CallboardError(f"{self.prog} has no option {name!r}; {hint}")
         return known
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         found = argparse.Namespace() if namespace is None else namespace
         try:
             return super().parse_known_args(args, found)

@@ -35,9 +35,9 @@ def parse_launcher(name: str, options: Sequence[str], parser: CommandParser) -> 
     for settings in of_others.values():
         of_other, _ = split_options(others, settings)
         if of_other:
-            option = given_options(of_other)[0]
-            owners = [other for other, known in of_others.items() if option.setting in known]
-            raise CallboardError(f"--{option.name} is an option of --launcher {' and '.join(owners)}")
+            given = given_options(of_other)[0]
+            owners = [other for other, known in of_others.items() if given.setting in known]
+            raise CallboardError(f"--{given.name} is an option of --launcher {' and '.join(owners)}")
     check_option_names(others, [*map(option_name, fields), *parser.options])
     return make_launcher(name, merge_options({}, own, fields)), others
 
