@@ -61,7 +61,7 @@ def test_a_cluster_that_cannot_be_used_is_refused(write_cluster, host, address, 
 @pytest.mark.parametrize("seconds", ["-5", "nan", "inf"])
 def test_seconds_must_be_a_time(seconds, write_cluster, capsys):
     assert main(["cluster", "check", write_cluster("a"), "--host", "a", f"--seconds={seconds}"]) == 2
-    assert capsys.readouterr().err.startswith("callboard: --seconds must be a number of at least 0, not ")
+    assert capsys.readouterr().err.startswith("callboard: --seconds must be a number")
 
 
 def test_hosts_with_tunnels_are_tried_with_ssh(write_cluster, tmp_path, monkeypatch, capsys):

@@ -64,7 +64,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_whole_names(width, hidden):
         ([], "callboard top needs the run directory, a path or a URL, or host:port"),
         (["run", "--seconds", "x"], "--seconds must be a number"),
         (["run", "--seconds", "0"], "--seconds must be from 0.1 to 3600, not 0"),
-        (["run", "--seconds", "nan"], "--seconds must be from 0.1 to 3600"),
+        (["run", "--seconds", "nan"], "--seconds must be a number, not"),
         (["run", "--onec"], "did you mean '--once'?"),
         (["run", "--stack"], "--stack needs a value"),
         (["no/such/run"], "there is no run in no/such/run: it has no experiment.yaml"),
