@@ -10,7 +10,7 @@ from untrained_runs import SMALL, write_run
 
 from callboard.errors import CallboardError
 from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup
-from callboard.launch.trained.video import _even, check_video, record_video
+from callboard.launch.trained.video import check_video, even, record_video
 
 
 class Unseen(gymnasium.Env):
@@ -69,4 +69,4 @@ def test_videos_of_an_environment_without_pictures_are_refused_before_the_start(
 @pytest.mark.parametrize("shape, expected", [((5, 7, 3), (4, 6, 3)), ((4, 6, 3), (4, 6, 3))])
 def test_frames_are_cropped_to_an_even_size(shape, expected):
     frame = np.arange(np.prod(shape)).reshape(shape)
-    np.testing.assert_array_equal(_even(frame), frame[: expected[0], : expected[1]])
+    np.testing.assert_array_equal(even(frame), frame[: expected[0], : expected[1]])
