@@ -45,6 +45,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.samples_per_insert": 32.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
+        "replay.demonstration_share": 0.0,
+        "replay.demonstration_items": None,
         "replay.priority_exponent": 0.6,
         "replay.importance_exponent": 0.4,
         **NETWORK,

@@ -19,7 +19,7 @@ def test_all_agents_have_them_with_a_description():
             if setting != "normalize_rewards":
                 assert fields[setting].default == declared_fields(RewardSettings)[setting].default
     normalizing = {name for name, fields in settings.items() if fields["normalize_rewards"].default}
-    assert normalizing == {"a2c", "a3c", "appo", "impala", "ppo"}
+    assert normalizing == {"a2c", "a3c", "appo", "awr", "impala", "ppo"}
 
 
 def test_a_clip_is_a_number_or_a_range():

@@ -40,6 +40,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.samples_per_insert": 256.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
+        "replay.demonstration_share": 0.0,
+        "replay.demonstration_items": None,
         **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",

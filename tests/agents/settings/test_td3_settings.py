@@ -39,6 +39,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.samples_per_insert": 100.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
+        "replay.demonstration_share": 0.0,
+        "replay.demonstration_items": None,
         **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (400, 300),
         "network.activation": "relu",
