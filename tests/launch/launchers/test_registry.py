@@ -1,6 +1,5 @@
 """The registry of launchers: names, options, and what cannot be made."""
 
-import argparse
 import dataclasses
 import re
 import subprocess
@@ -9,6 +8,7 @@ import sys
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.cli.command_parser import CommandParser
 from callboard.launch.cli.launcher_options import parse_launcher
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
@@ -119,7 +119,7 @@ def test_the_arguments_of_a_launcher_make_an_equal_one(name, options, arguments)
     launcher = make_launcher(name, options)
     assert launcher_arguments(launcher) == arguments
     known, given = name if "--launcher" in arguments else DEFAULT_LAUNCHER, arguments[2:]
-    assert parse_launcher(known, given, argparse.ArgumentParser()) == (launcher, [])
+    assert parse_launcher(known, given, CommandParser("callboard train")) == (launcher, [])
 
 
 def test_launchers_are_listed_without_tensorflow_launchpad_and_ray():
