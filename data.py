@@ -82,6 +82,8 @@ class Layout(NamedTuple):
     """Learner nodes, each with the same number of devices."""
     agents_per_env: int = 1
     """Agents of each environment that the policy controls; `envs_per_actor` counts each of them."""
+    max_learner_steps: int | None = None
+    """Learner steps after which the run ends, if it has such a limit."""
 
     @property
     def max_timesteps(self) -> int:
@@ -121,7 +123,10 @@ class ItemInfo(NamedTuple):
     probability: Any
     """float64: the probability of sampling the item among all items of all shards."""
     items: Any
-    """int64: the number of items in all shards."""
+    """int64: the number of items in all shards; of prioritized windows in items of whole batches, for how many those
+    items have room."""
+    env: Any = ()
+    """int32: the environment of a window in an item of a whole batch; `()` for items of single environments."""
 
 
 class Priorities(NamedTuple):
@@ -133,6 +138,8 @@ class Priorities(NamedTuple):
     """int32."""
     priority: Any
     """float32, at least 0."""
+    env: Any = ()
+    """int32, as in `ItemInfo`."""
 
 
 class Update(NamedTuple):

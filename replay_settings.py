@@ -26,9 +26,10 @@ class ReplaySettings:
         allow, but at least twice what a batch and a timestep require.
       sampled_together: samples of a batch that are of the same timestep, in different environments of an actor; they
         are stored and read as one, which costs less.  Each is sampled with the same probability as by itself.  1 for
-        none; None for as many as fit, unless they are large.  Prioritized samples are taken one by one.
+        none; None for as many as fit, unless they are large.
       demonstration_share: share of each batch that is of recorded episodes, which then have a table of their own beside
-        that of what is played; for runs with actors and a data set.  0 mixes both in one table.
+        that of what is played; for runs with actors and a data set.  Samples are then taken one by one.  0 mixes both
+        in one table.
       demonstration_items: number of items of recorded episodes in that table; None for all.
     """
 
@@ -75,14 +76,19 @@ class ReplaySettings:
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.replay.samples_per_insert must be more than 0, not {self.samples_per_insert}")
         sampled_at_once = batch_size * updates_per_call
-        needed = self._needed_buffer(layout, sampled_at_once)
-        if self.error_buffer is not None and not self.error_buffer >= needed:  # Also rejects NaN.
+        if not self.allows_at_once(layout, sampled_at_once):
+            needed = self._needed_buffer(layout, sampled_at_once)
             what = "a batch of" if updates_per_call == 1 else f"{updates_per_call} batches, together"
             raise CallboardError(
                 f"an agent.replay.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} "
                 f"samples per insert: actors and learner would wait for each other over {what} {sampled_at_once}; set "
                 f"it to at least {math.ceil(needed)}, or leave it out"
             )
+
+    def allows_at_once(self, layout: Layout, sampled_at_once: int) -> bool:
+        """Returns whether the error buffer, if it is set, is large enough for so many samples at once."""
+        # Also rejects NaN.
+        return self.error_buffer is None or self.error_buffer >= self._needed_buffer(layout, sampled_at_once)
 
     def learner_steps(self, items: float, batch_size: int) -> int:
         """Returns the number of learner steps of a run, for settings that decay until its end.

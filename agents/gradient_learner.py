@@ -107,7 +107,7 @@ class GradientLearner(tf.Module):
         lag = tf.reduce_mean(tf.cast(age, tf.keras.backend.floatx())) / self._strategy.num_replicas_in_sync
         priorities = output.priorities
         if priorities is not None:
-            priorities = Priorities(sample.info.key, sample.info.shard, priorities)
+            priorities = Priorities(sample.info.key, sample.info.shard, priorities, sample.info.env)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
 
 

@@ -75,10 +75,10 @@ class UnlimitedReplay(TransitionReplay):
         return [
             reverb.Table(
                 table.name,
-                sampler=reverb.selectors.Prioritized(self.priority_exponent),
+                sampler=reverb.selectors.Prioritized(1.0 if self.together > 1 else self.priority_exponent),
                 remover=reverb.selectors.Fifo(),
-                max_size=self.settings.size,
-                rate_limiter=reverb.rate_limiters.MinSize(self.settings.min_size),
+                max_size=table.info.max_size,
+                rate_limiter=reverb.rate_limiters.MinSize(table.info.rate_limiter_info.min_size_to_sample),
                 signature=self.item_format.signature(),
             )
         ]
@@ -144,7 +144,8 @@ class Learning(Side):
         """Return the number of items that this many calls of the learner need in replay."""
         agent = self.work.agent
         if not self.work.read_once:
-            return 0 if self._writer.items_written else agent.replay.size
+            (table,) = agent.make_replay(self.layout).tables()
+            return 0 if self._writer.items_written else table.info.max_size
         return calls * agent.updates_per_call * agent.batch_size / _ENVS
 
     def steps_per_second(self, call: Callable[[], object]) -> float:

@@ -61,7 +61,8 @@ class Nodes:
     def replay(self) -> ReplayHandle:
         """Return a handle of the first replay shard."""
         address = f"localhost:{self._ports['replay/0']}"
-        return ReplayHandle(lambda: [address])
+        client = self._nodes["replay/0"].create_handle().dereference()
+        return ReplayHandle(lambda: [address], windows=lambda shard: client)
 
     def wait_for_replay(self) -> None:
         """Wait until the first replay shard responds."""

@@ -6,6 +6,7 @@ from typing import Any
 import launchpad as lp
 
 from ..errors import unknown
+from ..replay import SampledReplay
 from .experiment import Experiment
 from .experiments.checked_run import Run
 from .experiments.policy_settings import FrozenPolicy, Snapshots
@@ -69,8 +70,18 @@ def make_program(run: Run) -> lp.Program:
     replays: dict[str, list[Any]] = {}
     for part in run.parts:
         of_replay = {"policy": replay_policy(part.experiment), "coordinator": coordinator}
+        kind = part.experiment.agent.make_replay(part.layout)
+        weighs_windows = isinstance(kind, SampledReplay) and kind.may_weigh_windows
         replays[part.policy] = replay = [
-            add("replay", shard, ReplayNode, part, shard=shard, **of_replay)
+            add(
+                "replay",
+                shard,
+                ReplayNode,
+                part,
+                shard=shard,
+                methods_address=lp.Address("windows") if weighs_windows else None,
+                **of_replay,
+            )
             for shard in range(part.experiment.replay_shards)
         ]
         peers = [lp.Address("peer") for _ in range(part.experiment.learners)]

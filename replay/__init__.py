@@ -19,6 +19,7 @@ from .servers.handle import ReplayHandle
 from .servers.heartbeat import Heartbeat
 from .servers.server import start_server
 from .servers.tables import queue_table, replay_table
+from .servers.window_weights import WindowWeights
 from .stacking import Frames, check_stack, initial_frames, push_frames, stacked_sample, stacked_spec, without_frames
 from .transition_replay import TransitionReplay
 from .writing.discounted_returns import DiscountedReturns
@@ -56,6 +57,7 @@ __all__ = [
     "TransitionReplay",
     "UpdateCounts",
     "WindowFormat",
+    "WindowWeights",
     "WindowWriter",
     "Writer",
     "ShardSaver",

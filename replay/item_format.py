@@ -26,8 +26,9 @@ class Row(NamedTuple):
     """The record, without extras if only initial priorities need them."""
     discounted_return: Any = ()
     """float32, see `Sample.discounted_return`; `()` unless replay keeps it."""
-    sampled: Any = ()
-    """bool, in items of whole batches: whether what ends with this timestep may be sampled; otherwise `()`."""
+    weight: Any = ()
+    """float32, in items of whole batches: what ends with this timestep is sampled in proportion to it, as long as its
+    priority is the first, and never if it is 0; otherwise `()`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +61,8 @@ class ItemFormat(abc.ABC):
     @functools.cached_property
     def rows(self) -> Packing:
         """Packs the data of a timestep."""
-        number, flag = tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool)
-        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, flag))
+        number = tf.TensorSpec((), tf.float32)
+        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, number))
 
     @functools.cached_property
     def state(self) -> Packing | None:
@@ -74,14 +75,14 @@ class ItemFormat(abc.ABC):
         return leaf_indices(self.layout.record, lambda record: self._row((), record))
 
     def row_leaves(
-        self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = (), sampled: Any = ()
+        self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = (), weight: Any = ()
     ) -> list[Any]:
         """Returns the leaves of a `Row`, given the leaves of a record."""
         row = [age, *[leaves[index] for index in self._kept]]
         if self.returns_discount is not None:
             row.append(discounted_return)
         if self.together > 1:
-            row.append(sampled)
+            row.append(weight)
         return row
 
     def state_leaves(self, state: Nest) -> list[Any]:
@@ -94,9 +95,9 @@ class ItemFormat(abc.ABC):
         rows = self.rows.signature(self.length + self.stack, *envs)
         return ReplayItem(rows, self.state.signature(*envs) if self.state else ())
 
-    def sampled(self, item: ReplayItem) -> tf.Tensor:
-        """Returns what of items of whole batches `[N, length + stack, B, size]` may be sampled, bool `[N, B]`."""
-        return self.rows.unpack(item.rows[:, -1]).sampled
+    def weights(self, item: ReplayItem) -> tf.Tensor:
+        """Returns the first weights `[N, B]` in items of whole batches `[N, length + stack, B, size]`, see `Row`."""
+        return self.rows.unpack(item.rows[:, -1]).weight
 
     def unpack(self, item: ReplayItem) -> Sample:
         """Returns the timesteps of a batch of items, all fields `[length + 1, B, ...]` with stacked frames."""
@@ -114,13 +115,13 @@ class ItemFormat(abc.ABC):
             discounted_return=cut(discounted_return, newest),
         )
 
-    def _row(self, age: Any, record: Record, discounted_return: Any = (), sampled: Any = ()) -> Row:
+    def _row(self, age: Any, record: Record, discounted_return: Any = (), weight: Any = ()) -> Row:
         record = record if self.keep_extras else record._replace(extras=())
         return Row(
             age,
             record,
             () if self.returns_discount is None else discounted_return,
-            () if self.together == 1 else sampled,
+            () if self.together == 1 else weight,
         )
 
 

@@ -18,6 +18,7 @@ from .reading.whole_batches import chosen_number
 from .replay_protocol import ReplayDataset, Writer
 from .servers.handle import ReplayHandle
 from .servers.tables import replay_table
+from .servers.window_weights import SetPriorities, WindowWeights
 from .writing.item_writer import Priority
 
 TABLE = "replay"
@@ -25,7 +26,7 @@ TABLE = "replay"
 
 @dataclasses.dataclass(frozen=True)
 class SampledReplay(abc.ABC):
-    """A replay of items of single environments, each with its own priority, or of whole batches, sampled uniformly.
+    """A replay of items of single environments, or of whole batches, in both of which each has its own priority.
 
     Attributes:
       layout: the run's layout; only `check` works without record and state.
@@ -58,10 +59,10 @@ class SampledReplay(abc.ABC):
         number, share = self.settings.sampled_together, self.batch_size // self.layout.replicas
         if number is None or number == 1:
             return
-        if self._takes_single_samples:
-            kind = "prioritized replay" if self._is_prioritized else "a replay with a demonstration_share"
+        if self.settings.demonstration_share:
             raise CallboardError(
-                f"{kind} takes samples one by one: set agent.replay.sampled_together to 1, not {number}"
+                "a replay with a demonstration_share takes samples one by one: set agent.replay.sampled_together to 1, "
+                f"not {number}"
             )
         if number > self.layout.envs_per_actor or share % number:
             raise CallboardError(
@@ -72,7 +73,7 @@ class SampledReplay(abc.ABC):
     @property
     def together(self) -> int:
         """Number of samples that are taken of an item at a time; 1 for items of single environments."""
-        if self._takes_single_samples:
+        if self.settings.demonstration_share:
             return 1
         if self.settings.sampled_together is not None:
             return self.settings.sampled_together
@@ -81,12 +82,28 @@ class SampledReplay(abc.ABC):
         return chosen_number(item_bytes, self.batch_size // self.layout.replicas, self.layout.envs_per_actor)
 
     @property
-    def _is_prioritized(self) -> bool:
-        return self.priority_exponent > 0 or self.first_priority is not None
+    def may_weigh_windows(self) -> bool:
+        """Whether windows in items of whole batches may have priorities of their own; known without the record."""
+        prioritized = self.priority_exponent > 0 or self.first_priority is not None
+        together = self.settings.sampled_together != 1 and not self.settings.demonstration_share
+        return prioritized and together and self.layout.envs_per_actor > 1
 
     @property
-    def _takes_single_samples(self) -> bool:
-        return self._is_prioritized or self.settings.demonstration_share > 0
+    def _weighs_windows(self) -> bool:
+        return self.may_weigh_windows and self.together > 1
+
+    def window_weights(self, set_priorities: SetPriorities) -> WindowWeights | None:
+        """Returns what holds the weights of windows in a shard's items of whole batches; None where they do not change.
+
+        Args:
+          set_priorities: sets priorities of the shard's items.
+        """
+        if not self._weighs_windows:
+            return None
+        (table,) = self.tables()
+        return WindowWeights(
+            TABLE, self.layout.envs_per_actor, table.info.max_size, self.priority_exponent, set_priorities
+        )
 
     @property
     def _demonstrations(self) -> int:
@@ -119,6 +136,7 @@ class SampledReplay(abc.ABC):
             updates_per_call=self.updates_per_call,
             priority_exponent=self._exponent,
             demonstrations=number,
+            weighted=self._weighs_windows,
         )
         played = (samples - number) * self.layout.replicas
         further = (DEMONSTRATIONS,) if number else ()
@@ -135,7 +153,7 @@ class SampledReplay(abc.ABC):
 
     @property
     def _exponent(self) -> float:
-        # The priority of an item of a whole batch is the number of samples in it.
+        # The priority of an item of a whole batch is the sum of its windows' weights.
         return 1.0 if self.together > 1 else self.priority_exponent
 
     @abc.abstractmethod

@@ -66,4 +66,6 @@ class SequenceReplay(SampledReplay):
     def writer(self, replay: ReplayHandle, actor: int) -> ItemWriter:
         shard = self.layout.shard_of(actor)
         table = self.table_of(actor)
-        return ItemWriter(replay, self.item_format, table, self.period, self.first_priority, shard)
+        return ItemWriter(
+            replay, self.item_format, table, self.period, self.first_priority, shard, self.priority_exponent
+        )

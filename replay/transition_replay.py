@@ -24,4 +24,5 @@ class TransitionReplay(SampledReplay):
 
     def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
         shard, item_format = self.layout.shard_of(actor), self.format_of(self.together)
-        return WindowWriter(replay, item_format, self.table_of(actor), self.first_priority, shard)
+        table = self.table_of(actor)
+        return WindowWriter(replay, item_format, table, self.first_priority, shard, self.priority_exponent)

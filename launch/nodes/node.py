@@ -61,6 +61,9 @@ class Node:
 
     served: ClassVar[tuple[str, ...]] = ()
     """Names of the methods that other nodes may call."""
+    has_server: ClassVar[bool] = False
+    """Whether `NodeContext.port` is that of a server of the node's own.  Its methods are then served at another
+    address, `ProgramNode.methods_address`, or not at all."""
 
     def __init__(self, context: NodeContext):
         self.context = context
@@ -148,11 +151,12 @@ class LaunchedNode(Protocol):
 class NodeHandle(lp_base.Handle[Any]):
     """Reaches another node.  Create clients anew when needed: an address is valid only until its node moves."""
 
-    def __init__(self, name: str, address: lp.Address):
+    def __init__(self, name: str, address: lp.Address, methods_address: lp.Address | None = None):
         self.name = name
         self._address = address
-        self._direct = ""
-        """The address to which no connection goes through a proxy."""
+        self._methods_address = methods_address or address
+        self._direct: tuple[str, ...] = ()
+        """The addresses to which no connection goes through a proxy."""
         self._local: Node | None = None
 
     def bind_local(self, role: Node) -> None:
@@ -161,10 +165,13 @@ class NodeHandle(lp_base.Handle[Any]):
 
     def address(self) -> str:
         """Returns the node's current `host:port`."""
-        address = self._address.resolve()
-        if address != self._direct:
+        return self._resolved(self._address)
+
+    def _resolved(self, of: lp.Address) -> str:
+        address = of.resolve()
+        if address not in self._direct:
             bypass_proxies(address.rpartition(":")[0])
-            self._direct = address
+            self._direct = (address, *self._direct[:1])
         return address
 
     def client(self, timeout: float) -> Any:
@@ -174,7 +181,7 @@ class NodeHandle(lp_base.Handle[Any]):
         """
         if self._local is not None:
             return self._local
-        return courier.Client(self.address(), call_timeout=timeout)
+        return courier.Client(self._resolved(self._methods_address), call_timeout=timeout)
 
     def dereference(self) -> "NodeClient":
         """Returns the client that a node of the user's own receives instead of this handle."""
@@ -182,7 +189,7 @@ class NodeHandle(lp_base.Handle[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process has environment variables of its own.
-        return {**self.__dict__, "_direct": "", "_local": None}
+        return {**self.__dict__, "_direct": (), "_local": None}
 
 
 class NodeClient:
@@ -226,7 +233,8 @@ class ProgramNode(lp.PyClassNode):
       name: name of the node, for example `actor/0`.
       role: the `Node` class, called with `context` and `arguments`.
       policy: how launchers treat the node.
-      further_addresses: addresses it serves besides that of its methods; `addresses` holds all, that one first.
+      further_addresses: addresses it serves besides that of its port; `addresses` holds all, that one first.
+      methods_address: address of its methods, if its port is that of a server of its own; None if it serves none then.
       arguments: keyword arguments; handles among them are the edges of the graph.
     """
 
@@ -236,6 +244,7 @@ class ProgramNode(lp.PyClassNode):
         role: type[Node],
         policy: NodePolicy,
         further_addresses: Sequence[lp.Address] = (),
+        methods_address: lp.Address | None = None,
         **arguments: Any,
     ):
         super().__init__(role, **arguments)
@@ -245,11 +254,12 @@ class ProgramNode(lp.PyClassNode):
         self._arguments = arguments
         self.port_address = lp.Address("callboard")
         self.allocate_address(self.port_address)
-        for address in further_addresses:
+        self.methods_address = methods_address
+        for address in (*further_addresses, *([methods_address] if methods_address else [])):
             self.allocate_address(address)
 
     def create_handle(self) -> NodeHandle:
-        return self._track_handle(NodeHandle(self.name, self.port_address))
+        return self._track_handle(NodeHandle(self.name, self.port_address, self.methods_address))
 
     def move_to(self, directory: RunDirectory) -> None:
         """Makes the node write to another run directory; must be called before `make_node`."""
@@ -263,11 +273,13 @@ class ProgramNode(lp.PyClassNode):
     def run_node(self, context: NodeContext, also_served: Sequence[Callable[..., Any]] = ()) -> None:
         """Runs the node to its end, and serves its methods and `also_served` if there are any."""
         role = self.make_node(context)
-        methods = [*(getattr(role, method) for method in role.served), *also_served]
+        served = role.served if self.methods_address or not role.has_server else ()
+        methods = [*(getattr(role, method) for method in served), *also_served]
         if not methods:
             role.run()
             return
-        server = courier.Server(port=context.port)
+        address = self.methods_address
+        server = courier.Server(port=lp.get_port_from_address(address.resolve()) if address else context.port)
         for method in methods:
             server.Bind(method.__name__, method)
         server.Start()

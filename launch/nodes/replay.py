@@ -1,13 +1,15 @@
 """The replay node: one shard of replay, a Reverb server."""
 
+import pathlib
 from typing import Any
 
+import numpy as np
 import reverb
 
 from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
+from ...replay import ReplayHandle, ReplayNotSaved, SampledReplay, ShardSaver, WindowWeights, start_server
 from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule
@@ -24,7 +26,13 @@ _START_SECONDS = 60.0
 
 
 class ReplayNode(ReportingNode):
-    """Serves the agent's tables, and saves them if the experiment is configured to."""
+    """Serves the agent's tables, and saves them if the experiment is configured to.
+
+    Where items hold whole batches of prioritized windows, it also serves the windows' weights.
+    """
+
+    served = ("window_weights", "update_windows")
+    has_server = True
 
     def __init__(
         self,
@@ -42,6 +50,7 @@ class ReplayNode(ReportingNode):
         # Data that must be learned from while it is fresh is of no use after a restart.
         self._keeps = run.experiment.checkpoint_replay and self._agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
+        self._windows: WindowWeights | None = None
         self.tables_at_start: dict[str, Any] = {}
         """The result of `tables` before any other node connected."""
         self._schedule = CheckpointSchedule(
@@ -51,13 +60,25 @@ class ReplayNode(ReportingNode):
     def setup(self) -> None:
         agent = self._agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
-        tables = agent.make_replay(layout).tables()
+        replay = agent.make_replay(layout)
+        windows = replay.window_weights(self._set_priorities) if isinstance(replay, SampledReplay) else None
+
+        def restore(server: reverb.Server, checkpoint: pathlib.Path) -> None:
+            self._client = server.localhost_client()
+            if windows is not None:
+                windows.restore(checkpoint)
+
         self._run_directory.make(self._directory)
-        self._server = start_server(tables, self.context.port, self._directory, self._keeps, self.context.notify)
+        self._server = start_server(
+            replay.tables(), self.context.port, self._directory, self._keeps, self.context.notify, restore
+        )
         port = self._server.port
         self.context.guard.close(port)
-        self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
+        self._saver = ShardSaver(
+            ReplayHandle(lambda: [f"localhost:{port}"]), self._directory, save_further=windows.save if windows else None
+        )
         self._client = self._server.localhost_client()
+        self._windows = windows
         self.tables_at_start = self._first_tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
         if items:
@@ -65,6 +86,23 @@ class ReplayNode(ReportingNode):
         self._schedule.restart()
         self.context.send("port", self._server.port)
         self.begin_reports()
+
+    def window_weights(self, keys: bytes, first: bytes) -> np.ndarray:
+        """See `WindowWeights.window_weights`; other nodes call it, as the next method."""
+        return self._weights_of_windows.window_weights(keys, first)
+
+    def update_windows(self, keys: bytes, envs: bytes, priorities: bytes) -> None:
+        """See `WindowWeights.update_windows`."""
+        self._weights_of_windows.update_windows(keys, envs, priorities)
+
+    @property
+    def _weights_of_windows(self) -> WindowWeights:
+        if self._windows is None:
+            raise CallboardError(f"{self.context.name} has not started")
+        return self._windows
+
+    def _set_priorities(self, table: str, priorities: dict[int, float]) -> None:
+        self._client.mutate_priorities(table, priorities)
 
     def step(self) -> None:
         if not self.context.cooperative:

@@ -2,8 +2,8 @@
 
 import functools
 import threading
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
@@ -23,6 +23,8 @@ class UpdateCounts(NamedTuple):
 
 class PriorityUpdater:
     """Sends new priorities from background threads to the shards that hold the items.
+
+    Priorities of windows in items of whole batches go to the shard's `WindowWeights`, all others to Reverb.
 
     Reverb's call has no timeout: it blocks until the shard responds.  Updates of such a shard are queued; if its queue
     is full, they are dropped and counted, and their items keep their priorities.  A shard whose server is replaced gets
@@ -70,7 +72,8 @@ class PriorityUpdater:
 
     def _distribute(self, priorities: Priorities) -> None:
         """Queues the parts of an update for their shards."""
-        keys, shards, values = (np.asarray(leaf) for leaf in priorities)
+        keys, shards, values = (np.asarray(leaf) for leaf in priorities[:3])
+        envs = None if isinstance(priorities.env, tuple) else np.asarray(priorities.env)
         # A NaN priority would permanently corrupt the sums that Reverb samples by.
         valid = np.isfinite(values) & (values >= 0)
         for shard in range(len(self._connections)):
@@ -79,9 +82,13 @@ class PriorityUpdater:
                 continue
             if self._connections[shard].incarnation != self._replay.incarnation(shard):
                 self._reconnect(shard)
-            if not self._connections[shard].submit(
-                dict(zip(keys[chosen].tolist(), values[chosen].tolist(), strict=True))
-            ):
+            connection = self._connections[shard]
+            if envs is None:
+                update = connection.of_items(keys[chosen], values[chosen])
+            else:
+                assert self._replay.windows is not None
+                update = connection.of_windows(self._replay.windows(shard), keys[chosen], envs[chosen], values[chosen])
+            if not connection.submit(update):
                 self._count_dropped(1)
 
     def _connect(self, shard: int) -> "_Connection":
@@ -111,16 +118,32 @@ class _Connection:
         self._client = reverb.Client(incarnation[0])
         self._tables = tables
 
-    def submit(self, update: dict[int, float]) -> bool:
+    def of_items(self, keys: np.ndarray, priorities: np.ndarray) -> Callable[[], None]:
+        """Returns a function that sends priorities of items."""
+        priority_of = dict(zip(keys.tolist(), priorities.tolist(), strict=True))
+
+        def send() -> None:
+            for table in self._tables:
+                self._client.mutate_priorities(table, priority_of)
+
+        return send
+
+    def of_windows(
+        self, windows: Any, keys: np.ndarray, envs: np.ndarray, priorities: np.ndarray
+    ) -> Callable[[], None]:
+        """Returns a function that sends priorities of windows in items of whole batches to their `WindowWeights`."""
+        leaves = (keys.astype(np.uint64), envs.astype(np.int32), priorities.astype(np.float32))
+        return lambda: windows.update_windows(*(leaf.tobytes() for leaf in leaves))
+
+    def submit(self, update: Callable[[], None]) -> bool:
         """Queues an update; returns False if the queue is full."""
         queued = self.executor.submit(functools.partial(self._send, update))
         self.submitted += queued
         return queued
 
-    def _send(self, update: dict[int, float]) -> None:
+    def _send(self, update: Callable[[], None]) -> None:
         try:
-            for table in self._tables:
-                self._client.mutate_priorities(table, update)
+            update()
             self.sent += 1
-        except Exception:  # Reverb raises its own errors and RuntimeError; all mean that the server is gone.
+        except Exception:  # Reverb and Courier raise their own errors; all mean that the server is gone.
             self.failed += 1

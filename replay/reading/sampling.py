@@ -21,13 +21,15 @@ class SampledTable:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
       priority_exponent: the table's exponent, see `tables.replay_table`.
-      counts: whether an item's priority is the number of samples in it, see `whole_batches`.
+      windows: windows that an item has room for; 1 unless it is one of a whole batch, see `whole_batches`.
+      counts: whether an item's priority is the number of windows in it.
     """
 
     replay: ReplayHandle
     name: str
     signature: ReplayItem
     priority_exponent: float = 0.0
+    windows: int = 1
     counts: bool = False
 
 
@@ -69,7 +71,7 @@ def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) 
                 key=info.key,
                 shard=tf.fill(tf.shape(info.key), shard),
                 probability=info.probability,
-                items=tf.cast(tf.round(mass), tf.int64) if table.counts else info.table_size,
+                items=tf.cast(tf.round(mass), tf.int64) if table.counts else table.windows * info.table_size,
             ),
             mass=mass,
         )

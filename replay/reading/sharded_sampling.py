@@ -18,7 +18,7 @@ from .batch_reader import BatchReader
 from .elements import Elements, rebuilt_if_changed
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
 from .split_batches import split_batches
-from .whole_batches import chosen_of
+from .whole_batches import chosen_of, looked_up
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -32,6 +32,7 @@ def sampled_dataset(
     priority_exponent: float = 0.0,
     updates_per_call: int = 1,
     demonstrations: int = 0,
+    weighted: bool = False,
 ) -> tf.data.Dataset:
     """Returns a dataset of `Sample` with `info`, in batches of `replica_batch` items.
 
@@ -48,11 +49,19 @@ def sampled_dataset(
       priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
       demonstrations: samples of a replica's share that are from the table of demonstrations, the last ones.
+      weighted: whether items are of whole batches whose windows have priorities of their own.
     """
-    together, shards = item_format.together, item_format.layout.shards
+    together, layout, shards = item_format.together, item_format.layout, item_format.layout.shards
 
     def sampled_from(name: str, samples: int) -> tf.data.Dataset:
-        one = SampledTable(replay, name, item_format.signature(), priority_exponent, counts=together > 1)
+        one = SampledTable(
+            replay,
+            name,
+            item_format.signature(),
+            priority_exponent,
+            windows=layout.envs_per_actor if together > 1 else 1,
+            counts=together > 1 and not weighted,
+        )
         if shards == 1:
             return shard_dataset(one, 0, samples // together, updates_per_call)
         return sharded_dataset(one, shards, samples // together, updates_per_call)
@@ -60,11 +69,12 @@ def sampled_dataset(
     sampled = sampled_from(table, replica_batch - demonstrations)
     if demonstrations:
         sampled = with_demonstrations(sampled, sampled_from(DEMONSTRATIONS, demonstrations), updates_per_call)
+    look_up = looked_up(replay) if weighted else None
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:
         if together > 1:
-            batch = chosen_of(batch, item_format)
+            batch = chosen_of(batch, item_format, look_up)
         sample = item_format.read(batch.item)._replace(info=batch.info)
         return sample if updates_per_call == 1 else split_batches(sample, updates_per_call)
 

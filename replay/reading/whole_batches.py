@@ -1,21 +1,34 @@
 """Items that hold the windows or sequences of an actor's whole batch, and sampling from them in two levels.
 
 Reverb's costs of writing and of sampling are per item.  An item of a whole batch holds what starts at one timestep in
-all B environments; a row of it has a flag for each environment, which says whether what ends there may be sampled.  The
-item's priority in Reverb is the number v of flags that are set.
+all B environments, each with a weight: priority^alpha, 1 if sampling is uniform, and 0 for what may not be sampled.
+The item's priority in Reverb is the sum v of its weights.
 
-With V = sum of v over all items, an item is sampled with probability v / V, and k of its v windows are then chosen at
-random, without repetition where k <= v.  So each of the k is a given window of the item with probability 1 / v, and any
-window of replay with probability (v / V) (1 / v) = 1 / V, as if all were sampled by themselves.  Only their joint
-distribution differs: k of a batch are of the same timestep.
+With V = sum of v over all items, an item is sampled with probability v / V, and k of its windows are then chosen such
+that each choice is a given one of weight w with probability w / v.  So any choice is a given window of replay with
+probability (v / V) (w / v) = w / V, as if all were sampled by themselves.  Only their joint distribution differs: k of
+a batch are of the same timestep.
+
+Weights that change are looked up in the shard's `servers.window_weights`.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 import tree
 
+from ...data import ItemInfo
+from ...errors import CallboardError
 from ..item_format import ItemFormat
+from ..servers.handle import ReplayHandle
 from ..writing.per_environment_writers import ReplayItem
 from .sampling import SampledItems
+
+LookUp = Callable[[ItemInfo, tf.Tensor], tf.Tensor]
+"""Returns the weights of the windows of items, float32 `[N, B]`, given how the items were sampled and the weights that
+they were written with."""
 
 _LARGEST = 8192
 """Bytes of a window or sequence up to which Reverb's cost for an item is more than that for its bytes, as measured."""
@@ -37,40 +50,85 @@ def chosen_number(item_bytes: int, batch: int, envs: int) -> int:
     return max(fitting, default=1)
 
 
-def chosen_of(items: SampledItems, item_format: ItemFormat) -> SampledItems:
+def chosen_of(items: SampledItems, item_format: ItemFormat, look_up: LookUp | None = None) -> SampledItems:
     """Chooses from items of whole batches at random what is learned from.
 
     Args:
-      items: N items, with the number of all flags that are set as `info.items`.
+      items: N items, with the number of all windows as `info.items`.
       item_format: format of the items.
+      look_up: returns the weights of prioritized windows; None where those that were written do not change.
 
     Returns:
       N k items of single environments, where k is `item_format.together`, those of an item side by side.
     """
-    sampled, together = item_format.sampled(items.item), item_format.together
-    chosen = chosen_environments(sampled, together)
+    weights, together = item_format.weights(items.item), item_format.together
+    if look_up is not None:
+        weights = look_up(items.info, weights)
+    # Of an item whose weights were all set to 0 after it was sampled, any window is as good.
+    weights = tf.where(tf.reduce_sum(weights, axis=1, keepdims=True) > 0, weights, tf.ones_like(weights))
+    chosen = chosen_environments(weights, together)
     rows = tf.transpose(tf.gather(items.item.rows, chosen, axis=2, batch_dims=1), (0, 2, 1, 3))
     state = tf.gather(items.item.state, chosen, axis=1, batch_dims=1) if item_format.state else ()
-    number = tf.reduce_sum(tf.cast(sampled, tf.float64), axis=1)
-    info = items.info._replace(probability=tf.math.divide_no_nan(items.info.probability, number))
+    weights = tf.cast(weights, tf.float64)
+    share = tf.gather(weights, chosen, batch_dims=1) / tf.reduce_sum(weights, axis=1, keepdims=True)
+    info = tree.map_structure(lambda leaf: tf.repeat(leaf, together), items.info)
+    info = info._replace(probability=info.probability * tf.reshape(share, [-1]))
     return SampledItems(
         item=tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), ReplayItem(rows, state)),
-        info=tree.map_structure(lambda leaf: tf.repeat(leaf, together), info),
+        info=info if look_up is None else info._replace(env=tf.reshape(chosen, [-1])),
         mass=tf.repeat(items.mass, together),
     )
 
 
-def chosen_environments(sampled: tf.Tensor, number: int) -> tf.Tensor:
-    """Chooses environments at random for each item, each with the same probability.
+def chosen_environments(weights: tf.Tensor, number: int) -> tf.Tensor:
+    """Chooses environments at random for each item, by systematic sampling.
+
+    The weights, in random order, are laid side by side around a circle, and the choices are where points at equal
+    distances fall, of which the first is anywhere with the same probability.
 
     Args:
-      sampled: bool `[N, B]`, which may be chosen; at least one of each item.
+      weights: float `[N, B]`; at least one of each item is not 0.
       number: how many are chosen of each item (k).
 
     Returns:
-      int32 `[N, k]`, without repetition where at least k may be chosen; otherwise all, as equally often as k allows.
+      int32 `[N, k]`; each is a given environment in proportion to its weight w.  With v the sum of the item's weights,
+      an environment is chosen floor(k w / v) or ceil(k w / v) times.
     """
-    # In random order, and those that may not be chosen last.
-    order = tf.argsort(tf.where(sampled, tf.random.uniform(tf.shape(sampled)), 2.0), axis=1)
-    flags = tf.maximum(tf.reduce_sum(tf.cast(sampled, tf.int32), axis=1, keepdims=True), 1)
-    return tf.gather(order, tf.range(number) % flags, batch_dims=1)
+    order = tf.argsort(tf.random.uniform(tf.shape(weights)), axis=1)
+    ends = tf.cumsum(tf.cast(tf.gather(weights, order, batch_dims=1), tf.float64), axis=1)
+    total = ends[:, -1:]
+    turns = tf.random.uniform((tf.shape(weights)[0], 1), dtype=tf.float64) + np.arange(number) / number
+    # Rounded up to the total, a point would be of no environment.
+    points = tf.minimum((turns - tf.floor(turns)) * total, tf.math.nextafter(total, tf.zeros_like(total)))
+    return tf.gather(order, tf.searchsorted(ends, points, side="right"), batch_dims=1)
+
+
+def looked_up(replay: ReplayHandle) -> LookUp:
+    """Returns a function that looks weights up in the shards' `WindowWeights`, to be called in a dataset's functions.
+
+    Raises:
+      CallboardError: the handle does not reach them.
+    """
+    windows = replay.windows
+    if windows is None:
+        raise CallboardError(
+            "this handle reaches no priorities of windows in items of whole batches: make it from replay nodes, or set "
+            "agent.replay.sampled_together to 1"
+        )
+
+    def current(keys: np.ndarray, shards: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        weights = weights.copy()
+        for shard in np.unique(shards).tolist():
+            of_shard = shards == shard
+            try:
+                found = windows(shard).window_weights(keys[of_shard].tobytes(), weights[of_shard].tobytes())
+            except Exception:  # Courier raises its own errors; all mean that the shard is away.
+                continue  # Chosen by the weights that were written.
+            weights[of_shard] = found
+        return weights
+
+    def look_up(info: Any, weights: tf.Tensor) -> tf.Tensor:
+        found = tf.numpy_function(current, (info.key, info.shard, weights), tf.float32)
+        return tf.ensure_shape(found, weights.shape)
+
+    return look_up

@@ -52,12 +52,20 @@ class ShardSaver:
       replay: handle of the shard, whose server runs on this machine.
       directory: the shard's directory, with which its server was started.
       shard: index of the shard.
+      save_further: writes further files to the directory of a checkpoint that Reverb has written.
     """
 
-    def __init__(self, replay: ReplayHandle, directory: pathlib.Path, shard: int = 0):
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        directory: pathlib.Path,
+        shard: int = 0,
+        save_further: Callable[[pathlib.Path], None] | None = None,
+    ):
         self._replay = replay
         self._directory = directory
         self._shard = shard
+        self._save_further = save_further
         self._thread: threading.Thread | None = None
         self._saved: pathlib.Path | None = None
         self._error: Exception | None = None
@@ -113,6 +121,8 @@ class ShardSaver:
         try:
             written = pathlib.Path(self._replay.client(self._shard).checkpoint())
             shutil.copyfile(self._directory / _SETTINGS, written / _SETTINGS)
+            if self._save_further is not None:
+                self._save_further(written)
             write_manifest(written)
             saved = _next_path(self._directory)
             publish_directory(written, saved)

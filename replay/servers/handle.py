@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import reverb
 
@@ -21,6 +22,8 @@ class ReplayHandle:
     """Returns an id per shard that changes when its server is replaced at the same address."""
     in_process: bool = False
     """Whether the servers run in this process, so that Reverb's samplers read their tables directly."""
+    windows: Callable[[int], Any] | None = None
+    """Returns a client of a shard's `WindowWeights`, where prioritized windows are in items of whole batches."""
     received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
     """Deduplicates the items of all queues that are read through this handle."""
 

@@ -18,6 +18,7 @@ def start_server(
     directory: pathlib.Path,
     restore: bool = True,
     notify: Callable[[str], None] = _logger.warning,
+    restore_further: Callable[[reverb.Server, pathlib.Path], None] | None = None,
 ) -> reverb.Server:
     """Starts a Reverb server that keeps its checkpoints in `directory`.
 
@@ -29,6 +30,7 @@ def start_server(
       directory: directory used only by this shard.
       restore: whether to continue with the newest checkpoint in the directory, if there is one.
       notify: called with a line of text for every damaged checkpoint.
+      restore_further: called with the server and the checkpoint that it has restored, if there is one.
 
     Raises:
       CallboardError: the checkpoint was made with settings that differ from those of `tables`.
@@ -38,6 +40,13 @@ def start_server(
         path=str(written), fallback_checkpoint_path=None if restored is None else str(restored)
     )
     try:
-        return reverb.Server(tables, port=port, checkpointer=checkpointer)
+        server = reverb.Server(tables, port=port, checkpointer=checkpointer)
+        if restored is not None and restore_further is not None:
+            try:
+                restore_further(server, restored)
+            except BaseException:
+                server.stop()
+                raise
+        return server
     finally:
         remove_restored(directory)

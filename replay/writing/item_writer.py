@@ -38,6 +38,7 @@ class ItemWriter:
       period: timesteps between the starts of consecutive items.
       priority: computes initial priorities; None sets all of them to 1.
       shard: index of the replay shard.
+      exponent: alpha; items of whole batches hold the weights priority^alpha.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ItemWriter:
         period: int = 1,
         priority: Priority | None = None,
         shard: int = 0,
+        exponent: float = 1.0,
     ):
         batch, length, stack = item_format.layout.envs_per_actor, item_format.length, item_format.stack
         self._format = item_format
@@ -56,6 +58,7 @@ class ItemWriter:
         self._length = length
         self._period = period
         self._priority = priority
+        self._exponent = exponent
         self._stack = stack
         self._rows = item_format.rows.rows(batch)
         self._states = item_format.state.rows(batch) if item_format.state else None
@@ -90,15 +93,21 @@ class ItemWriter:
         self._recent.append(leaves)
         start = self._timesteps - self._length
         envs = self._ended(start) if start >= 0 and start % self._period == 0 else []
-        sampled = np.isin(self._all_envs, envs) if self._writes_batches else ()
+        priorities = self._priorities(envs) if envs else []
+        weights: Any = ()
+        if self._writes_batches:
+            weights = np.zeros(self._batch, np.float32)
+            weights[envs] = np.power(priorities, self._exponent)
+            priorities = weights[envs].tolist()
         discounted_return = () if self._returns is None else self._returns.after(record)
-        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, sampled))
+        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, weights))
         begins = self._timesteps % self._period == 0
         states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._timesteps == 0 else 1):
             self._writers.append(self._appended, states)
         if envs:
-            self._create_items(envs)
+            self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
+            self.items_written += 1 if self._writes_batches else len(envs)
         self._timesteps += 1
         self._since_ready += 1
 
@@ -139,14 +148,11 @@ class ItemWriter:
             chosen = whole if chosen is None else chosen & whole
         return self._all_envs if chosen is None or chosen.all() else np.flatnonzero(chosen).tolist()
 
-    def _create_items(self, envs: list[int]) -> None:
-        """Creates the items of the newest `length + 1` timesteps of these environments."""
+    def _priorities(self, envs: list[int]) -> list[float]:
+        """Returns the first priorities of the newest `length + 1` timesteps of these environments."""
         if self._priority is None:
-            priorities = [1.0] * len(envs)
-        else:
-            record = self._recent.sample()
-            if len(envs) < self._batch:
-                record = tree.map_structure(lambda leaf: leaf[:, envs], record)
-            priorities = np.asarray(self._priority(self.as_sampled(record))).tolist()
-        self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
-        self.items_written += 1 if self._writes_batches else len(envs)
+            return [1.0] * len(envs)
+        record = self._recent.sample()
+        if len(envs) < self._batch:
+            record = tree.map_structure(lambda leaf: leaf[:, envs], record)
+        return np.asarray(self._priority(self.as_sampled(record))).tolist()

@@ -83,12 +83,7 @@ class PerEnvironmentWriters:
         Raises:
           CallboardError: a priority is negative or not finite.
         """
-        for priority in priorities:
-            if not 0 <= priority < math.inf:
-                raise CallboardError(
-                    f"the first priority of an item is {priority}, and must be a finite number of at least 0: "
-                    "check that rewards are not too large"
-                )
+        check_priorities(priorities)
         newest, begin = slice(-length - stack, None), -length - 1
         for env, priority in zip(envs, priorities, strict=True):
             history = self._histories[env]
@@ -108,3 +103,13 @@ class PerEnvironmentWriters:
         """Closes the connections; unconfirmed items are lost."""
         for writer in self._writers:
             writer.close()
+
+
+def check_priorities(priorities: Sequence[float]) -> None:
+    """Raises `CallboardError` if a first priority is negative or not finite."""
+    for priority in priorities:
+        if not 0 <= priority < math.inf:
+            raise CallboardError(
+                f"the first priority of an item is {priority}, and must be a finite number of at least 0: "
+                "check that rewards are not too large"
+            )

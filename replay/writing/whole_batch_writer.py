@@ -6,7 +6,7 @@ import numpy as np
 
 from ..servers.handle import ReplayHandle
 from .flushing import flushed
-from .per_environment_writers import CHUNK_LENGTH
+from .per_environment_writers import CHUNK_LENGTH, check_priorities
 
 
 class WholeBatchWriter:
@@ -38,7 +38,12 @@ class WholeBatchWriter:
     def create_items(
         self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
     ) -> None:
-        """Creates one item of the newest timesteps, whose priority is the sum of those of its environments."""
+        """Creates one item of the newest timesteps, whose priority is the sum of those of its environments.
+
+        Raises:
+          CallboardError: a priority is negative or not finite.
+        """
+        check_priorities(priorities)
         history, newest = self._writer.history, slice(-length - stack, None)
         columns = [history[0][newest], history[1][-length - 1]] if self._keeps_state else [history[newest]]
         self._writer.create_item(table, sum(priorities), columns)

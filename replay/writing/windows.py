@@ -56,6 +56,7 @@ class WindowWriter(ItemWriter):
       table: the table's name.
       priority: computes initial priorities; None sets all of them to 1.
       shard: index of the replay shard.
+      exponent: alpha of the weights in items of whole batches.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class WindowWriter(ItemWriter):
         table: str,
         priority: Priority | None = None,
         shard: int = 0,
+        exponent: float = 1.0,
     ):
-        super().__init__(replay, item_format, table, priority=priority, shard=shard)
+        super().__init__(replay, item_format, table, priority=priority, shard=shard, exponent=exponent)
         self._newest: Record | None = None
         self._timesteps_within = 0
 

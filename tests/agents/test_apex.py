@@ -28,6 +28,7 @@ from callboard.specs import zeros
 layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)
 SMALL: dict[str, Any] = {
     "batch_size": 8,
+    "updates_per_call": 1,
     "replay.size": 500,
     "replay.min_size": 20,
     "network.hidden_sizes": (16,),
@@ -361,7 +362,15 @@ class Loop:
         self.server.stop()
 
 
-PIXELS: dict[str, Any] = {**SMALL, "batch_size": 32, "frame_stack": 4, "network.torso": "mlp", "discount": 0.9}
+PIXELS: dict[str, Any] = {
+    **SMALL,
+    "batch_size": 32,
+    "frame_stack": 4,
+    "network.torso": "mlp",
+    "discount": 0.9,
+    "updates_per_call": 1,
+    "replay.sampled_together": 1,
+}
 
 
 def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):

@@ -272,15 +272,18 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
 # What replay keeps.
 
 
-def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
+@pytest.mark.parametrize("together", [1, 4])
+def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, together):
     """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
+    batch = 40 * together
     agent = with_values(
         SMALL,
         {
-            "batch_size": 40,
-            "replay.min_size": 40,
+            "batch_size": batch,
+            "replay.min_size": 40 if together == 1 else 4,
             "replay.samples_per_insert": 8.0,
             "replay.priority_exponent": 1.0,
+            "replay.sampled_together": together,
             "network.lstm_size": 8,
             "epsilon": 0.7,
             "epsilon_alpha": 0.0,
@@ -296,7 +299,8 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     layout = trace_layout(agent, layout, networks)
     server = start_server(agent.make_replay(layout).tables(), None, tmp_path)
-    replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
+    windows = agent.make_replay(layout).window_weights(lambda table, priorities: None)
+    replay = ReplayHandle(lambda: [f"localhost:{server.port}"], windows=lambda shard: windows)
     policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(4), seed=1)
     actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
     # Enough for 12 sequences of each environment: less than the limiter lets in.
@@ -304,7 +308,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
         actor.step()
         assert actor.writer.ready(10)
     actor.writer.close()
-    assert actor.writer.items_written == 48
+    assert actor.writer.items_written == (48 if together == 1 else 12)
     reader = BatchReader(
         lambda: Elements(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset), lambda: False
     )
@@ -313,13 +317,13 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     server.stop()
 
     record, state = sample.record, sample.state
-    assert state.frames == () and record.observation.shape == (11, 40, 4, 5, 3)
+    assert state.frames == () and record.observation.shape == (11, batch, 4, 5, 3)
     q, _ = networks.online.unroll(*sequence_inputs(record, state), record.first)
     np.testing.assert_allclose(q[:-1], record.extras.q, rtol=1e-4, atol=1e-6)
     assert np.std(record.extras.q) > 0.01
     first, last, terminated = record.first.numpy(), record.last.numpy(), record.discount.numpy() == 0
     assert first[0].any() and not first[0].all() and first[1:].any() and last.any() and terminated.any()
-    assert (last[:-1] & ~np.concatenate([terminated[:0], np.zeros((1, 40), bool), terminated[:-1]])).any()
+    assert (last[:-1] & ~np.concatenate([terminated[:0], np.zeros((1, batch), bool), terminated[:-1]])).any()
     assert np.abs(state.core.hidden.numpy()[~first[0]]).max() > 0.1
     # An item's probability is its share of the priorities, which the actor has worked out.
     priority = agent.loss(networks, sample).priorities.numpy()

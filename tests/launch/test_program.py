@@ -3,12 +3,15 @@
 import launchpad as lp
 import pytest
 
+from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.sac import Sac
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.program import describe_graph, handle_of, make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.nested_settings import from_values
 
 
 class Own:
@@ -44,6 +47,22 @@ def test_a_program_shows_its_groups_and_who_calls_whom(program):
         "printer x 1",
     ]
     assert [node.name for _, node in nodes_of(program)][-3:] == ["evaluator/0", "own/0", "printer/0"]
+
+
+@pytest.mark.parametrize(
+    "agent, addresses",
+    [
+        (Impala(), 1),
+        (Apex(), 2),
+        (from_values(Apex, {"replay.sampled_together": 1}), 1),
+        (Sac(), 1),
+    ],
+)
+def test_replay_has_an_address_more_where_windows_have_priorities(tmp_path, agent, addresses):
+    experiment = Experiment(agent=agent, env="CartPole-v1")
+    program = make_program(Run(experiment, experiment.layout(), RunDirectory(tmp_path / "run")))
+    (replay,) = [node for label, node in nodes_of(program) if label == "replay"]
+    assert len(replay.addresses) == addresses
 
 
 def test_an_unknown_node_has_no_handle(program):

@@ -80,7 +80,8 @@ class Parts:
 
     def replay_handle(self) -> ReplayHandle:
         """Returns a handle of the replay shards for writers and datasets in this process."""
-        return ReplayHandle(addresses=lambda: [shard.address() for shard in self.replay])
+        clients = [shard.dereference() for shard in self.replay]
+        return ReplayHandle(lambda: [shard.address() for shard in self.replay], windows=clients.__getitem__)
 
     def save_weights(self, path: str | pathlib.Path) -> None:
         """Writes the newest weights to an `.npz` file on this machine, with which `start_parts` can begin.

@@ -275,8 +275,10 @@ class ReportingNode(Node):
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
+        clients = [shard.dereference() for shard in replay]
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
+            windows=clients.__getitem__,
             incarnation_ids=lambda: [self.reporter.state.incarnations.get(shard.name, "") for shard in replay],
             in_process=self.context.one_process,
         )

@@ -103,6 +103,33 @@ def test_a_node_serves_its_methods_and_further_ones_while_it_runs():
     reserved.release()
 
 
+class Serving(Waiting):
+    """A node whose port is that of a server of its own."""
+
+    has_server = True
+
+
+def test_a_node_with_a_server_serves_its_methods_at_another_address_if_at_all():
+    reserved = reserve_any()
+    methods = lp.Address("methods")
+    methods.bind(FixedAddress(f"localhost:{reserved.port}"))
+    node = ProgramNode("own/0", Serving, NodePolicy(stop_order=0), methods_address=methods)
+    assert node.addresses == [node.port_address, methods]
+    node.port_address.bind(FixedAddress("localhost:1"))
+    context = make_context(1)
+    thread = threading.Thread(target=node.run_node, args=(context,), daemon=True)
+    thread.start()
+    assert node.create_handle().address() == "localhost:1"
+    assert node.create_handle().client(10.0).double(21) == 42
+    context.stop.set()
+    thread.join(10)
+    reserved.release()
+    # Without that address, nothing is bound: port 1 would be refused.
+    context = make_context(1)
+    context.stop.set()
+    ProgramNode("own/0", Serving, NodePolicy(stop_order=0)).run_node(context)
+
+
 def test_a_node_has_all_of_its_addresses_and_can_be_moved_to_another_directory(tmp_path):
     experiment = Experiment(agent=Impala(), env="CartPole-v1")
     further = lp.Address("further")

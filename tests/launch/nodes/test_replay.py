@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 from local_nodes import small_run
 
@@ -33,12 +34,38 @@ def test_a_server_that_saves_continues_with_its_items(tmp_path):
             actor.step()
         found = values(replay)
         assert found["items_0"] == found["inserted_0"] == actor.items_written > 0
-        assert found["fill_0"] == pytest.approx(found["items_0"] / 100_000)
+        # An item is of both environments.
+        assert found["fill_0"] == pytest.approx(2 * found["items_0"] / 100_000)
         replay.finish()
     messages = []
     with small_run("apex-cartpole", tmp_path, *KEPT, only=REPLAY_ALONE, messages=messages) as nodes:
         assert values(nodes["replay/0"])["items_0"] == found["items_0"]
     assert ("replay/0", "message", f"continues with {found['items_0']} items") in messages
+
+
+def test_priorities_of_windows_survive_the_server(tmp_path):
+    def weights(replay):
+        samples = replay._client.sample("replay", 200, emit_timesteps=False)
+        found = {sample.info.key: sample.info.priority for sample in samples}
+        keys = np.array(sorted(found), np.uint64)
+        return keys, replay.window_weights(keys.tobytes(), np.zeros((len(keys), 2), np.float32).tobytes()), found
+
+    settings = (*KEPT, "--agent.replay.min-size", 2, "--agent.replay.error-buffer", 1e6)
+    with small_run("apex-cartpole", tmp_path, *settings) as nodes:
+        replay, actor = nodes["replay/0"], nodes["actor/0"]
+        for _ in range(40):
+            actor.step()
+        assert actor._writer.ready(10, max_pending=0)
+        keys, _, _ = weights(replay)
+        envs, priorities = np.ones(len(keys), np.int32), np.arange(1, len(keys) + 1, dtype=np.float32)
+        replay.update_windows(keys.tobytes(), envs.tobytes(), priorities.tobytes())
+        replay.finish()
+    with small_run("apex-cartpole", tmp_path, *settings, only=REPLAY_ALONE) as nodes:
+        now, found, sampled = weights(nodes["replay/0"])
+        assert len(now) > 10 and set(now) <= set(keys.tolist())
+        # The first weights of the others are those of the learner's reader, where it was here before.
+        np.testing.assert_allclose(found[:, 1], [(1 + list(keys).index(key)) ** 0.6 for key in now], rtol=1e-6)
+        np.testing.assert_allclose([sampled[key] for key in now.tolist()], found.sum(axis=1), rtol=1e-6)
 
 
 def test_a_server_that_has_ended_reports_nothing_and_leaves_no_threads(tmp_path):

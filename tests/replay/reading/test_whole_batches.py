@@ -39,10 +39,14 @@ def replay_of(together, shards=1, batch_size=16, **settings):
 
 def single_items(items, item_format):
     """All samples of items of whole batches, as items of single environments."""
-    number, envs = np.nonzero(item_format.sampled(items).numpy())
+    number, envs = np.nonzero(item_format.weights(items).numpy())
     rows = tf.gather_nd(tf.transpose(items.rows, (0, 2, 1, 3)), np.stack([number, envs], axis=1))
     state = () if isinstance(items.state, tuple) else tf.gather_nd(items.state, np.stack([number, envs], axis=1))
     return ReplayItem(rows, state)
+
+
+def set_nothing(table, priorities):
+    """Sets no priorities."""
 
 
 def start_of(sample):
@@ -68,7 +72,7 @@ def test_they_hold_the_same_windows(serve, stack):
         assert len(info.key) == writer.items_written
         if together > 1:
             # The priority counts what may be sampled.
-            np.testing.assert_array_equal(info.priority, window_format.sampled(items).numpy().sum(axis=1))
+            np.testing.assert_array_equal(info.priority, window_format.weights(items).numpy().sum(axis=1))
             items = single_items(items, window_format)
         sample = tree.map_structure(lambda leaf: leaf.numpy(), window_format.read(items)._replace(state=()))
         order = np.lexsort(start_of(sample).T)
@@ -97,7 +101,7 @@ def test_sequences_keep_the_states_they_began_with(serve):
 @pytest.mark.parametrize("number", [1, 3, 4, 6])
 def test_each_environment_is_chosen_equally_often(number):
     sampled = np.array([True, False, True, True, False, True])
-    chosen = chosen_environments(tf.constant(np.tile(sampled, (20_000, 1))), number).numpy()
+    chosen = chosen_environments(tf.constant(np.tile(sampled, (20_000, 1)), tf.float32), number).numpy()
     # The first of an item's choices is independent of other items' choices.
     counts = np.bincount(chosen[:, 0], minlength=6)
     assert not counts[~sampled].any() and scipy.stats.chisquare(counts[sampled]).pvalue > 1e-4
@@ -205,19 +209,24 @@ def test_small_items_are_sampled_together(item_bytes, batch, envs, number):
     assert chosen_number(item_bytes, batch, envs) == number
 
 
-def test_prioritized_items_are_sampled_one_by_one():
-    assert replay_of(None).together == 2
-    assert replay_of(None, priority_exponent=0.6).together == 1
-    assert replay_of(None, first_priority=lambda record: record.reward[0]).together == 1
+@pytest.mark.parametrize("settings", [{}, {"priority_exponent": 0.6}])
+def test_as_many_are_sampled_together_as_fit_unless_the_setting_says_otherwise(settings):
+    assert replay_of(None, **settings).together == 2
+    assert replay_of(1, **settings).together == 1 and replay_of(4, **settings).together == 4
+    assert replay_of(1, priority_exponent=0.6).window_weights(set_nothing) is None
+    assert replay_of(2).window_weights(set_nothing) is None
+    assert replay_of(2, priority_exponent=0.6).window_weights(set_nothing) is not None
+
+
+def test_prioritized_windows_need_a_handle_that_reaches_their_weights():
+    handle = ReplayHandle(lambda: ["localhost:1"])
+    with pytest.raises(CallboardError, match="set agent.replay.sampled_together to 1"):
+        replay_of(2, priority_exponent=0.6).dataset(handle, tf.distribute.InputContext())
 
 
 @pytest.mark.parametrize(
     "replay, message",
     [
-        (
-            replay_of(2, priority_exponent=0.6),
-            "takes samples one by one: set agent.replay.sampled_together to 1",
-        ),
         (replay_of(8), "must be at most envs_per_actor .4. and divide the 16 samples"),
         (replay_of(3), "must be at most envs_per_actor .4. and divide the 16 samples"),
     ],

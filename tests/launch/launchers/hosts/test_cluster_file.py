@@ -84,7 +84,7 @@ def test_an_ipv6_address_is_put_in_brackets(cluster):
 
 def test_too_few_ports(cluster):
     small = cluster(ports="20000-20003")
-    with pytest.raises(CallboardError, match=r"host gpu-0 need 6 ports, .* gives them 4; set ports to 20000-20005"):
+    with pytest.raises(CallboardError, match=r"host gpu-0 need 7 ports, .* gives them 4; set ports to 20000-20006"):
         small.addresses(program_of(small))
 
 
