@@ -24,6 +24,7 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
+from .learning.updates_at_once import updates_at_once
 from .learning.value_distributions import ValueDistribution
 from .learning.value_range import ValueRange, check_support
 from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
@@ -110,6 +111,12 @@ class Apex(ApexSettings, Agent):
         """Whether the network has layers that sample, in acting and in learning."""
         return self.noisy or self.distribution == "implicit"
 
+    def updates_at_once(self, layout: Layout) -> int:
+        """Returns the number of learner steps per call, in a run of this layout."""
+        return self.updates_per_call or updates_at_once(
+            layout, self.replay, self.batch_size, self.accumulate, self.frame_stack
+        )
+
     def make_networks(self, layout: Layout) -> QNetworks:
         spec, noisy_sigma = stacked_spec(layout.spec, self.frame_stack), self.noisy_sigma if self.noisy else None
         make_network = functools.partial(
@@ -127,7 +134,7 @@ class Apex(ApexSettings, Agent):
             layout,
             self.replay,
             self.batch_size,
-            self.updates_per_call * self.accumulate,
+            self.updates_at_once(layout) * self.accumulate,
             priority_exponent=self.replay.priority_exponent,
             first_priority=self.first_priority,
             stack=self.frame_stack,
@@ -144,7 +151,7 @@ class Apex(ApexSettings, Agent):
             steps,
             strategy,
             self.target_update_period,
-            self.updates_per_call,
+            self.updates_at_once(layout),
             self.epsilon,
             self.accumulate,
             seed=layout.seed if self.samples else None,

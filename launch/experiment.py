@@ -405,6 +405,7 @@ class Experiment:
             seed=self.seed,
             max_steps=self.max_steps if self.actors else NO_STEP_LIMIT,
             learners=self.learners,
+            max_learner_steps=self.max_learner_steps,
         )
 
 

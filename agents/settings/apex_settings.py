@@ -29,7 +29,8 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
       batch_size: windows in a learner step, over all replicas.
       accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).  None for
+        up to 8 where observations are small, not more than are due after two timesteps of all environments.
       discount: γ.
       target_update_period: learner steps between updates of the target network.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
@@ -61,7 +62,7 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     n_step: PositiveInt = 3
     batch_size: PositiveInt = 128
     accumulate: PositiveInt = 1
-    updates_per_call: PositiveInt = 1
+    updates_per_call: PositiveInt | None = None
     discount: UnitInterval = 0.99
     target_update_period: PositiveInt = 200
     huber: PositiveFloat | None = 1.0

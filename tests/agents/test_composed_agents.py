@@ -27,7 +27,14 @@ _ON_POLICY = {
     "network.head_sizes": (4,),
 }
 _PPO = {**_ON_POLICY, "epochs": 1, "minibatches": 1}
-_Q = {"batch_size": BATCH, "network.hidden_sizes": (4,), "network.stream_size": 4, "epsilon": 1.0, "n_step": 2}
+_Q = {
+    "batch_size": BATCH,
+    "updates_per_call": 1,
+    "network.hidden_sizes": (4,),
+    "network.stream_size": 4,
+    "epsilon": 1.0,
+    "n_step": 2,
+}
 POLICIES = {
     "impala": ("impala", {**_ON_POLICY, "network.core": "lstm", "network.lstm_size": 4}, 5),
     "appo": ("appo", _ON_POLICY, 5),

@@ -18,7 +18,7 @@ ROWS = 512
 VECTOR, IMAGE = dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((12, 12, 1), np.uint8, 0, 255)
 DISCRETE, BOX = dm_specs.DiscreteArray(3), dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
 SMALL = {"batch_size": ROWS, "network.hidden_sizes": (4,)}
-Q = {**SMALL, "n_step": 2, "network.stream_size": 4}
+Q = {**SMALL, "updates_per_call": 1, "n_step": 2, "network.stream_size": 4}
 CASES = {
     "impala": ({**SMALL, "unroll_length": 2}, VECTOR, (DISCRETE, BOX)),
     "ppo": (

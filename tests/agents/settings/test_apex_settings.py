@@ -15,7 +15,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "reward_scale": 1.0,
         "normalize_rewards": False,
         "normalization_discount": None,
-        "updates_per_call": 1,
+        "updates_per_call": None,
         "discount": 0.99,
         "epsilon": 0.4,
         "epsilon_alpha": 7.0,
@@ -82,7 +82,7 @@ def test_values_survive_yaml():
     "name, value, allowed",
     [
         ("batch_size", 0, "a whole number of at least 1"),
-        ("updates_per_call", 0, "a whole number of at least 1"),
+        ("updates_per_call", 0, "a whole number of at least 1 or null"),
         ("discount", 1.01, "a number from 0 to 1"),
         ("epsilon", -0.1, "a number from 0 to 1 or a schedule such as {schedule: linear, start: 1e-3}"),
         ("evaluation_epsilon", 2.0, "a number from 0 to 1"),
