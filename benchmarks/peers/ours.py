@@ -10,11 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from ... import environments
+from ...agents.apex import Apex
 from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
 from ...agents.learning.ppo_learner import PpoLearner
 from ...agents.policies.ppo_policy import PpoNetworks
 from ...agents.ppo import Ppo
+from ...agents.sac import Sac
 from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
 from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
@@ -27,6 +29,7 @@ from .inside.work import (
     BATCH,
     ENVS,
     HIDDEN,
+    REPLAY,
     SPREAD_EPOCHS,
     SPREAD_MINIBATCHES,
     SPREAD_RATE,
@@ -69,6 +72,22 @@ class CountedPpo(Ppo):
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         return _counted(super().make_learner(networks, strategy, layout), self.unroll_length * self.batch_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedApex(Apex):
+    """Ape-X that counts its updates."""
+
+    def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        return _counted(super().make_learner(networks, strategy, layout), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedSac(Sac):
+    """SAC that counts its updates."""
+
+    def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        return _counted(super().make_learner(networks, strategy, layout), 1)
 
 
 class CountedScene(MultiAgentWrapper):
@@ -146,6 +165,16 @@ def cartpole(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
     return CountedBatch(environments.make("CartPole-v1", batch_size, seeds))
 
 
+def dqn(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
+    """Return the environments of DQN as a user would get them."""
+    return CountedBatch(environments.make(REPLAY["dqn"].env, batch_size, seeds))
+
+
+def sac(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
+    """Return the environments of SAC as a user would get them."""
+    return CountedBatch(environments.make(REPLAY["sac"].env, batch_size, seeds))
+
+
 def spread() -> CountedScene:
     """Return the environment with three agents as a user would get it."""
     return CountedScene(make_pettingzoo("pettingzoo:mpe.simple_spread_v3", {}))
@@ -158,7 +187,11 @@ def images() -> gymnasium.Env:
 
 def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
     """Return the command line that trains."""
-    agent, settings = _ppo() if task == "spread" else _impala(task, goal)
+    agent: Any
+    if task in REPLAY:
+        agent, settings = _replay(task)
+    else:
+        agent, settings = _ppo() if task == "spread" else _impala(task, goal)
     settings = {
         "env": f"{__name__}:{task}",
         "actors": ACTORS,
@@ -197,6 +230,22 @@ def _ppo() -> tuple[type[Ppo], dict[str, Any]]:
         "agent.network.hidden_sizes": list(HIDDEN),
     }
     return CountedPpo, settings
+
+
+def _replay(task: str) -> tuple[Any, dict[str, Any]]:
+    work = REPLAY[task]
+    settings = {
+        "actors": 1,
+        "agent.batch_size": work.batch,
+        "agent.replay.size": 100_000,
+        "agent.replay.min_size": 1_000,
+        "agent.replay.samples_per_insert": work.updates_per_step * work.batch,
+        "agent.network.hidden_sizes": list(work.hidden),
+        "agent.network.normalize_observations": "false",
+    }
+    if task == "dqn":
+        return CountedApex, {**settings, "agent.n_step": 1, "agent.network.dueling": "false"}
+    return CountedSac, settings
 
 
 def _agent_settings(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ On CartPole-v1 with an MLP: environment steps per second while learning, with th
 from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
 images of 64x64x3 with the IMPALA ResNet: frames learned from per second.  On PettingZoo's simple_spread, with PPO and
 one policy for its three agents, for the peers that have that: environment steps per second while learning, and seconds
-to a mean return of -68, with the same settings on all sides.
+to a mean return of -68, with the same settings on all sides.  Updates per second from replay, for the peers that have
+such agents: DQN, ours with priorities, on CartPole-v1 and SAC on Pendulum-v1, with the same networks, batches and
+numbers of updates for a step.
 
 Everything is counted outside the libraries (`inside.work`): steps and returns by a wrapper around the environments,
 frames where a learner receives its batch.
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 from ..results import CaseResult, spread
 from ..side import SideFailed
 from . import ours
+from .inside.work import REPLAY
 from .program import Program, ProgramFailed, rates, seconds_to, started
 
 VENVS = "CALLBOARD_PEERS_VENVS"
@@ -40,6 +43,8 @@ class Peer(NamedTuple):
     target: float | None = None
     several_agents: bool = False
     """Whether it trains on environments with several agents."""
+    replays: bool = False
+    """Whether it is measured on the tasks with replay, and only on those."""
 
     def python(self) -> pathlib.Path:
         directory = os.environ.get(VENVS)
@@ -56,6 +61,7 @@ PEERS = (
     Peer("RLlib PPO", "rllib", "rllib_ppo", several_agents=True),
     Peer("Stable-Baselines3 PPO", "sb3", "sb3_ppo"),
     Peer("Acme IMPALA", "acme", "acme_impala"),
+    Peer("Stable-Baselines3", "sb3", "sb3_replay", replays=True),
 )
 
 
@@ -141,6 +147,17 @@ def contests(quick: bool) -> list[Contest]:
             lambda peer: 0.5,
             higher_is_better=False,
         ),
+        *(
+            Contest(
+                f"replay: {task.upper()}",
+                task,
+                "rate",
+                "updates/s",
+                functools.partial(_rate, counted="frames", **cartpole),
+                lambda peer: 2.0,
+            )
+            for task in REPLAY
+        ),
     ]
 
 
@@ -162,8 +179,7 @@ def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None])
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         for contest in contests(quick):
-            able = [peer for peer in present if peer.several_agents or contest.task != "spread"]
-            peers = [peer for peer in able if only in _case_name(contest, peer)]
+            peers = [peer for peer in present if takes_part(peer, contest) and only in _case_name(contest, peer)]
             if peers:
                 tried = True
                 cases += _measure_contest(contest, peers, repeats, notify)
@@ -172,6 +188,11 @@ def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None])
     if tried and not cases:
         raise SideFailed("neither side of any case could be measured together with the other")
     return cases
+
+
+def takes_part(peer: Peer, contest: Contest) -> bool:
+    """Return whether a peer is measured in a contest."""
+    return peer.replays == (contest.task in REPLAY) and (peer.several_agents or contest.task != "spread")
 
 
 def _case_name(contest: Contest, peer: Peer) -> str:

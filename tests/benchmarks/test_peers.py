@@ -16,6 +16,7 @@ from callboard.agents.impala import Impala
 from callboard.benchmarks.command import main
 from callboard.benchmarks.peers import ours, rounds
 from callboard.benchmarks.peers.inside import work
+from callboard.benchmarks.peers.inside.work import REPLAY
 from callboard.benchmarks.peers.program import (
     Counts,
     Episode,
@@ -26,7 +27,7 @@ from callboard.benchmarks.peers.program import (
     seconds_to,
     started,
 )
-from callboard.benchmarks.peers.rounds import PEERS, Contest, Figure, Peer
+from callboard.benchmarks.peers.rounds import PEERS, Contest, Figure, Peer, contests, takes_part
 from callboard.benchmarks.results import load
 from callboard.benchmarks.side import SideFailed
 from callboard.launch.settings import parse_experiment, read_recipe
@@ -351,7 +352,15 @@ def test_setup_is_a_script_and_knows_every_peer():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "task, goal", [("cartpole", "rate"), ("cartpole", "score"), ("images", "rate"), ("spread", "rate")]
+    "task, goal",
+    [
+        ("cartpole", "rate"),
+        ("cartpole", "score"),
+        ("images", "rate"),
+        ("spread", "rate"),
+        ("dqn", "rate"),
+        ("sac", "rate"),
+    ],
 )
 def test_ours_is_counted(task, goal):
     if task == "spread":
@@ -360,18 +369,18 @@ def test_ours_is_counted(task, goal):
         found = rates(program, warm_up=0.0, seconds=3.0, patience=240.0)
         episodes = program.tally.episodes()
     # A queue lets the learner lag a little; no frame is learned from twice, and none is left out for long.
-    agents = 3 if task == "spread" else 1
-    assert found.frames == pytest.approx(agents * found.steps, rel=0.5)
+    each = REPLAY[task].updates_per_step if task in REPLAY else 3 if task == "spread" else 1
+    assert found.frames == pytest.approx(each * found.steps, rel=0.5)
     if task == "cartpole":
         assert all(1 <= episode.episode_return <= 500 for episode in episodes) and len(episodes) > 20
 
 
 def measured_pairs():
     """Every contest with every peer that takes part in it."""
-    for contest in ("cartpole", "cartpole to 475", "images", "spread", "spread to -68"):
+    for contest in contests(quick=True):
         for peer in PEERS:
-            if peer.several_agents or not contest.startswith("spread"):
-                yield pytest.param(contest, peer, id=f"{contest}-{peer.script}")
+            if takes_part(peer, contest):
+                yield pytest.param(contest.name, peer, id=f"{contest.name}-{peer.script}")
 
 
 @pytest.mark.slow

@@ -31,6 +31,22 @@ SPREAD_UNROLL, SPREAD_EPOCHS, SPREAD_MINIBATCHES, SPREAD_RATE = 50, 10, 8, 7e-4
 FEATURES = 256
 """Units of the dense layer of the IMPALA ResNet."""
 
+
+class Replay(NamedTuple):
+    """What is learned from replay: items in an update, layers of the networks, updates for each environment step."""
+
+    batch: int
+    hidden: tuple
+    updates_per_step: float
+    env: str
+
+
+REPLAY = {
+    "dqn": Replay(128, HIDDEN, 0.5, "CartPole-v1"),
+    "sac": Replay(256, (256, 256), 1.0, "Pendulum-v1"),
+}
+"""The tasks whose agents sample from replay; one process acts, with `ENVS` environments."""
+
 _FRAME_SHAPE = (64, 64, 3)
 _FRAME_SECONDS = 60e-6
 _ACTIONS = 15
@@ -41,7 +57,7 @@ class Work(NamedTuple):
     """The task of a peer, which runs until it is ended.
 
     Attributes:
-      task: `cartpole`, `images` or `spread`.
+      task: `cartpole`, `images`, `spread`, or one of `REPLAY`.
       goal: `rate`, with the settings that all sides share, or `score`, with the best settings of the peer.
       seed: seed of all randomness.
       directory: for temporary files.
@@ -57,7 +73,7 @@ def arguments() -> Work:
     """Parse the arguments of this script, and install a SIGTERM handler that exits cleanly."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     parser = argparse.ArgumentParser()
-    parser.add_argument("task", choices=("cartpole", "images", "spread"))
+    parser.add_argument("task", choices=("cartpole", "images", "spread", *REPLAY))
     parser.add_argument("goal", choices=("rate", "score"))
     parser.add_argument("seed", type=int)
     parser.add_argument("directory")
@@ -202,4 +218,5 @@ def make(task: str) -> Any:
         from mpe2 import simple_spread_v3
 
         return CountedScene(simple_spread_v3.parallel_env())
-    return Counted(gymnasium.make("CartPole-v1", disable_env_checker=True))
+    name = REPLAY[task].env if task in REPLAY else "CartPole-v1"
+    return Counted(gymnasium.make(name, disable_env_checker=True))
