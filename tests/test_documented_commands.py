@@ -7,6 +7,7 @@ checked by one, or is there with the reason.
 """
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -115,10 +116,19 @@ def folder(tmp_path):
     return tmp_path
 
 
+FEW_SECONDS = ["--max-seconds", "10", "--evaluation-episodes", "1", "--evaluation-envs", "1"]
+"""A recipe's return to stop at needs evaluations; these cost little."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("words", of("test_training_begins"))
 def test_training_begins(words, folder):
-    call([*words, "--max-seconds", "10", "--evaluator", "false"] if "--help" not in words else words, folder)
+    if "--dataset" in words:
+        recorded = pathlib.Path(words[words.index("--dataset") + 1])
+        of_agent = {"ppo": ["CartPole-v1"], "td3": ["Pendulum-v1", "--agent.replay.min-size", "500"]}[recorded.name]
+        options = ["--max-steps", "3000", "--record-episodes", "true", "--run-dir", str(recorded)]
+        call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
+    call([*words, *FEW_SECONDS] if "--help" not in words else words, folder, SDL_VIDEODRIVER="dummy")
 
 
 @pytest.mark.slow
