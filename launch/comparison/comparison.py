@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,13 @@ from .score_statistics import Interval, Reached, bootstrap_interval, first_reach
 _MOST_RESAMPLES = 1_000_000
 _DURATION = ("max_steps", "max_learner_steps", "max_seconds")
 """Limits on the length of a run, which are no property of what is compared."""
+_BESIDES = re.compile(
+    r"(checkpoint|keep_|loggers|log_level|prometheus_|policy_server_|record_|video_|training_video_|render$|listen$)"
+    r"|(replay_checkpoint|node_timeout|check_env|evaluator$|evaluate_every|evaluation_(episodes|envs|timeout)|stop_)"
+)
+"""Settings of what a run writes, shows and survives, and of how often and when its policy is evaluated."""
+_UNCLEAR = ("name", "options", "size")
+"""Ends of names of settings that mean little without what is before them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +240,11 @@ def _full_name(key: str, runs: Sequence[RunResult]) -> str:
 
 def _distinguishing(run: RunResult) -> dict[str, Any]:
     """Returns the settings of a run that make it another experiment, without those that are not set."""
-    return {key: value for key, value in run.settings.items() if key not in _DURATION and value not in (None, {}, [])}
+    return {
+        key: value
+        for key, value in run.settings.items()
+        if key not in _DURATION and not _BESIDES.match(key) and value not in (None, {}, [])
+    }
 
 
 def _differing_settings(runs: Sequence[RunResult]) -> list[str]:
@@ -247,13 +259,14 @@ def _differing_settings(runs: Sequence[RunResult]) -> list[str]:
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Returns for each setting the shortest end of its name that no other of them has."""
+    """Returns for each setting the shortest end of its name that says what it is and that no other of them has."""
     short: dict[str, str] = {}
     for key in keys:
         parts = key.split(".")
         ends = [".".join(parts[first:]) for first in reversed(range(len(parts)))]
         others = [f".{other}" for other in keys if other != key]
-        short[key] = next((end for end in ends if not any(other.endswith(f".{end}") for other in others)), key)
+        clear = [end for end in ends if end not in _UNCLEAR]
+        short[key] = next((end for end in clear if not any(other.endswith(f".{end}") for other in others)), key)
     return short
 
 

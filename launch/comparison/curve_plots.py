@@ -3,11 +3,12 @@
 import math
 import pathlib
 import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import CallboardError
 from ...install_commands import install_command
-from .comparison import Comparison
+from .comparison import Comparison, GroupScore
 from .score_statistics import curve_spread
 
 _FORMATS = (".png", ".svg", ".pdf")
@@ -16,6 +17,8 @@ _SIZE = (6.4, 4.0)
 """Size of one panel in inches, without its legend."""
 _LEGEND, _NAMES = 80, 32
 """Characters of a line in the legend, and beside the axis of scores."""
+_LINE, _GAP = 0.16, 0.14
+"""Height of a line of these names, and between two of them, in inches."""
 
 
 def check_plot(path: pathlib.Path | None) -> None:
@@ -43,8 +46,9 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
     settings = comparison.settings
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
     variants = list(dict.fromkeys(score.group.variant for score in comparison.groups))
-    most = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
-    picture, panels = make_panels(len(envs), _SIZE[1] + 0.25 * most)
+    labels = {id(score): _legend_label(score) for score in comparison.groups}
+    most = max(_height(labels[id(score)] for score in comparison.groups if score.group.env == env) for env in envs)
+    picture, panels = make_panels(len(envs), _SIZE[1] + 0.8 * most)
     for env, axes in zip(envs, panels, strict=True):
         goals = {score.goal for score in comparison.runs if score.group.env == env and score.goal is not None}
         for score in comparison.groups:
@@ -64,8 +68,9 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
                     markersize=3,
                     markevery=[-1],
                 )
-            label = _wrapped(f"{score.group.variant} ({len(runs)} run{'s' if len(runs) > 1 else ''})", _LEGEND)
-            axes.plot(curve.x, curve.center, color=color, label=label)
+            axes.plot(
+                curve.x, curve.center, color=color, label=labels[id(score)], marker="o" if len(curve.x) == 1 else ""
+            )
         for goal in goals:
             axes.axhline(goal, color="gray", linestyle=":", linewidth=1)
         axes.set_title(env)
@@ -79,18 +84,18 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
 def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
     """Writes the final scores of all groups: interquartile mean with its interval, and single runs as points."""
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
-    rows = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
-    picture, panels = make_panels(len(envs), max(_SIZE[1], 0.5 * rows + 1))
+    of_env = {env: [score for score in comparison.groups if score.group.env == env] for env in envs}
+    names = {env: [_wrapped(score.group.variant, _NAMES) for score in groups] for env, groups in of_env.items()}
+    picture, panels = make_panels(len(envs), max(_SIZE[1], 1 + max(map(_height, names.values()))))
     for env, axes in zip(envs, panels, strict=True):
-        groups = [score for score in comparison.groups if score.group.env == env]
-        for row, score in enumerate(reversed(groups)):
+        groups, places = of_env[env], _places(names[env])
+        for row, score in zip(places, groups, strict=True):
             if score.interval is not None:
                 axes.plot(score.interval, [row, row], color="C0", linewidth=6, alpha=0.3, solid_capstyle="butt")
             axes.plot(score.group.scores, [row] * len(score.group.runs), "|", color="black", markersize=9)
             axes.plot(score.iqm, row, "o", color="C0")
-        names = [_wrapped(score.group.variant, _NAMES) for score in reversed(groups)]
-        axes.set_yticks(range(len(groups)), names, fontsize="small")
-        axes.set_ylim(-0.7, len(groups) - 0.3)
+        axes.set_yticks(places, names[env], fontsize="small")
+        axes.set_ylim(-_height(names[env]), 0)
         axes.set_title(env)
         percent = f"{100 * comparison.settings.confidence:g}%"
         axes.set_xlabel(f"{comparison.settings.metric}: interquartile mean, {percent} interval, runs")
@@ -115,6 +120,21 @@ def _color(number: int) -> str:
     from matplotlib.colors import to_hex
 
     return f"C{number}" if number < 10 else to_hex(colormaps["Dark2"](number % 8))
+
+
+def _legend_label(score: GroupScore) -> str:
+    runs = len(score.group.runs)
+    return _wrapped(f"{score.group.variant} ({runs} run{'s' if runs > 1 else ''})", _LEGEND)
+
+
+def _height(names: Iterable[str]) -> float:
+    """Returns the height in inches that names of several lines need below each other."""
+    return sum(_LINE * (name.count("\n") + 1) + _GAP for name in names)
+
+
+def _places(names: Sequence[str]) -> list[float]:
+    """Returns where the middles of names are that stand below each other, from 0 downward, in inches."""
+    return [-_height(names[:row]) - _height(names[row : row + 1]) / 2 for row in range(len(names))]
 
 
 def _wrapped(name: str, width: int) -> str:

@@ -62,6 +62,14 @@ def test_unlike_runs_are_named_by_what_was_set_and_not_by_their_length(unlike):
     }
 
 
+def test_how_runs_are_watched_and_kept_does_not_distinguish_them(tmp_path):
+    watched = ["--evaluate-every=500", "--evaluation-episodes=2", "--video-every=3", "--checkpoint-every=7"]
+    write_run(tmp_path / "a", [(1, 1.0)], options=[*watched, "--log-level=debug", "--record-limit=2"])
+    write_run(tmp_path / "b", [(1, 2.0)], options=["--stop-return=400"])
+    (group,) = group_runs(read_results([str(tmp_path)]).runs)
+    assert group.variant == "impala" and group.scores == [1.0, 2.0]
+
+
 def test_groups_can_be_chosen_and_named(unlike, tmp_path):
     groups = group_runs(unlike, ["optimizer.learning_rate"])
     assert [group.scores for group in groups] == [[1.0, 2.0], [3.0], [4.0, 6.0]]
@@ -76,6 +84,8 @@ def test_groups_can_be_chosen_and_named(unlike, tmp_path):
 def test_settings_of_one_last_name_are_distinguished():
     keys = ["agent.optimizer.learning_rate", "agent.critic.learning_rate", "agent.discount"]
     assert list(_short_names(keys).values()) == ["optimizer.learning_rate", "critic.learning_rate", "discount"]
+    # The name of what?
+    assert list(_short_names(["agent.optimizer.name"]).values()) == ["optimizer.name"]
 
 
 def test_every_figure_of_a_group(runs):

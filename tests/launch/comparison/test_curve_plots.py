@@ -1,5 +1,6 @@
 """Plots of curves and scores, and files that cannot be plots."""
 
+import itertools
 import sys
 
 import pytest
@@ -50,6 +51,8 @@ def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_pictur
         assert inside.width > whole.width / 3 and inside.height > whole.height / 4
         for box in (text.get_window_extent() for text in texts):
             assert box.x0 >= whole.x0 and box.x1 <= whole.x1 and box.y0 >= whole.y0 and not inside.overlaps(box)
+        boxes = [text.get_window_extent() for text in axes.get_yticklabels()]
+        assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 @pytest.mark.parametrize(
