@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import importlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -124,9 +125,10 @@ def run_command() -> None:
         code = stopped.exit_code
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            traceback.print_exc()
+    except BaseException as error:
+        if not (isinstance(error, BrokenPipeError) and _output_is_closed()):
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
         code = 1
     _end_children()
     atexit._run_exitfuncs()
@@ -134,6 +136,13 @@ def run_command() -> None:
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _output_is_closed() -> bool:
+    """Returns whether what reads the output has ended, such as `head`, which had enough."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def _end_children() -> None:

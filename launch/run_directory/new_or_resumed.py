@@ -19,6 +19,8 @@ _MOST_LETTERS = 80
 """Of the environments' names in the name of a directory."""
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _RANDOM_LETTERS = 6
+_LONGEST_BELOW = 512
+"""Bytes of the longest path in a run directory."""
 
 
 def find_run_directory(experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> RunDirectory:
@@ -102,5 +104,8 @@ def check_can_be_made(path: pathlib.Path) -> None:
         longest = max(len(os.fsencode(part)) for part in path.absolute().parts)
         if longest > os.pathconf(existing, "PC_NAME_MAX"):
             raise CallboardError(f"the run directory has a name of {longest} bytes; use a shorter one")
+        whole = len(os.fsencode(path.absolute()))
+        if whole + _LONGEST_BELOW > os.pathconf(existing, "PC_PATH_MAX"):
+            raise CallboardError(f"the run directory has a path of {whole:,} bytes; use a shorter one")
     except OSError as error:
         raise CallboardError(f"the run directory {path} cannot be used: {error}") from error

@@ -84,3 +84,12 @@ def test_a_crash_in_native_code_prints_where_it_was():
 def test_the_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"callboard {callboard.__version__}\n"
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    with subprocess.Popen(
+        [sys.executable, "-m", "callboard", "train", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

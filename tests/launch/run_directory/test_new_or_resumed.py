@@ -17,6 +17,7 @@ from callboard.launch.run_directory.new_or_resumed import check_state, default_r
         ("file", "is a file; name another one"),
         ("file/run", "is a file"),
         ("n" * 300, "a name of 300 bytes"),
+        ("x/" * 3000, "a path of "),
         ("a\0b", "null character"),
     ],
 )
