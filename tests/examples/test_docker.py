@@ -1,7 +1,13 @@
-"""The Dockerfiles: what they copy and run exists, and both install alike.  There is no daemon here that builds them."""
+"""The Dockerfiles: what they copy and run exists, both install alike, and their lines run.
 
+There is no daemon here that builds them: their lines run in a copy of the clone, without those that install packages of
+the system.
+"""
+
+import os
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -34,3 +40,34 @@ def test_both_install_alike():
         return [line for line in instructions(path) if line[0] != "CMD"]
 
     assert installing(FILES["docker"]) == installing(FILES["hosts"])
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_dockerfile_install_a_command_that_works(tmp_path):
+    copied = tmp_path / "callboard"
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    copied.mkdir()
+    subprocess.run(["cp", "--parents", "-P", *filter(None, files.split("\0")), copied], cwd=ROOT, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    done = []
+    for name, value in instructions(FILES["docker"]):
+        if name == "RUN" and not value.startswith("apt-get"):
+            call(value, copied, environment)
+            done.append(value)
+        elif name == "ENV":
+            key, _, setting = value.partition("=")
+            setting = setting.replace("/callboard", str(copied), 1)
+            environment[key] = setting.replace("$PATH", environment["PATH"])
+    assert len(done) == 1 and "make install" in done[0]
+    assert str(copied / ".venv" / "bin" / "callboard") in call("command -v callboard", copied, environment)
+    assert call("callboard doctor", copied, environment)
+    # What the command of the image does, for a moment.
+    assert "callboard train --recipe impala-cartpole" in call("make -n train", copied, environment)
+    few = "--max-steps 2000 --stop-return null --evaluator false --launcher inline"
+    assert "reached max_steps" in call(f"callboard train --recipe impala-cartpole {few}", copied, environment)
+
+
+def call(command, folder, environment):
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
