@@ -12,8 +12,8 @@ from ray.cluster_utils import Cluster
 
 
 @contextlib.contextmanager
-def ray_cluster(machines, processors):
-    """A head without room for nodes, and some machines with so many processors each."""
+def ray_cluster(machines, processors, gpus=0):
+    """A head without room for nodes, and some machines with so many processors, and claimed GPUs, each."""
     # Sockets of Unix have short paths.
     temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     # `Cluster` writes its address there even if it has another directory, and does not make the folder.
@@ -23,7 +23,7 @@ def ray_cluster(machines, processors):
     )
     try:
         for _ in range(machines):
-            cluster.add_node(num_cpus=processors)
+            cluster.add_node(num_cpus=processors, num_gpus=gpus)
         cluster.wait_for_nodes()
         yield cluster
     finally:

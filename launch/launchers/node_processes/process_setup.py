@@ -49,7 +49,10 @@ def prepare_libraries(policy: NodePolicy) -> None:
 
 def prepare_tensorflow(policy: NodePolicy) -> None:
     """Sets which resources TensorFlow may use in this process; must be called before it touches a device."""
-    if not policy.uses_gpu:
+    if policy.uses_gpu:
+        # Several nodes may share a GPU: each takes the memory that it needs, not all.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    else:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if policy.tensorflow_threads:
         import tensorflow as tf

@@ -13,6 +13,7 @@ from ....errors import CallboardError, unknown
 from ....setting_types import NonNegativeInt
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...nodes.devices import device_count
 from ...processes.temporary_files import removed_afterwards
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_state
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import launchpad as lp
 
 NODE_KINDS = ("actor", "feeder", "evaluator", "recorder", "inference", "learner", "replay", "coordinator")
+GPU_KINDS = ("actor", "evaluator", "inference", "learner")
+"""Kinds of nodes that compute with networks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,9 @@ class RayLauncher(Launcher):
         on this machine alone; null uses RAY_ADDRESS, else a cluster that runs on this machine, else a new one.
       cpus: CPUs that Ray reserves for each node, by kind of node, such as `actor`; a fraction of 1, or a whole number.
         The default is 1, and 0 for the coordinator.
+      gpus: GPUs that Ray reserves for each node, by kind of node: `actor`, `evaluator`, `inference` or `learner`; a
+        fraction of 1, which shares a GPU with other nodes, or a whole number.  The default is the `learner_devices` of
+        a learner, 1 for an inference node, and 0 for the others; all 0 where the cluster has none.
       strategy: how nodes are placed on machines, see Ray's placement groups.
       wait: seconds to wait until the cluster has enough free resources.
     """
@@ -48,17 +54,32 @@ class RayLauncher(Launcher):
 
     address: str | None = None
     cpus: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    gpus: Mapping[str, float] = dataclasses.field(default_factory=dict)
     strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     wait: NonNegativeInt = 60
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_address(self.address)
-        for kind, cpus in self.cpus.items():
-            if kind not in NODE_KINDS:
-                raise unknown("kind of node in ray_cpus", kind, NODE_KINDS)
-            if cpus < 0 or (cpus > 1 and cpus != int(cpus)):
-                raise CallboardError(f"ray_cpus.{kind} must be a fraction of 1, or a whole number, not {cpus:g}")
+        for setting, amounts, kinds in (("ray_cpus", self.cpus, NODE_KINDS), ("ray_gpus", self.gpus, GPU_KINDS)):
+            for kind, amount in amounts.items():
+                if kind not in kinds:
+                    raise unknown(f"kind of node in {setting}", kind, kinds)
+                if amount < 0 or (amount > 1 and amount != int(amount)):
+                    raise CallboardError(f"{setting}.{kind} must be a fraction of 1, or a whole number, not {amount:g}")
+
+    def check(self, experiment: Experiment) -> None:
+        super().check(experiment)
+        devices, gpus = str(experiment.learner_devices), self.gpus.get("learner")
+        if gpus is None:
+            return
+        if devices.upper().startswith("CPU") and gpus:
+            raise CallboardError(f"ray_gpus.learner is {gpus:g}, but learner_devices names {devices}: leave one out")
+        if devices != "all" and device_count(experiment.learner_devices) > max(1.0, gpus):
+            raise CallboardError(
+                f"ray_gpus.learner is {gpus:g}, but each learner has {devices} devices: leave it out, or set "
+                "learner_devices to 1"
+            )
 
     def check_directory(self, experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> None:
         # A directory at a URL is checked when it has been downloaded.
@@ -87,4 +108,4 @@ class RayLauncher(Launcher):
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import ray_run
 
-        return ray_run.run(program, run, monitor, self.address, self.cpus, self.strategy, self.wait)
+        return ray_run.run(program, run, monitor, self.address, self.cpus, self.gpus, self.strategy, self.wait)

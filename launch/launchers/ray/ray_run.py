@@ -242,6 +242,7 @@ def run(
     monitor: Monitor,
     address: str | None,
     cpus: Mapping[str, float],
+    gpus: Mapping[str, float],
     strategy: str,
     wait: int,
 ) -> Outcome:
@@ -255,6 +256,7 @@ def run(
       monitor: receives status and messages.
       address: address of the cluster; None finds or starts one.
       cpus: CPUs reserved for each node, by kind of node.
+      gpus: GPUs reserved for each node, by kind of node.
       strategy: how nodes are placed on machines.
       wait: seconds to wait for free resources.
 
@@ -276,12 +278,15 @@ def run(
         if outcome.ended:
             raise KeyboardInterrupt
 
-    processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, has_gpus=False))
+    processors = sum(
+        bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, gpus, has_gpus=False)
+    )
     try:
         # While the nodes run, the supervisor handles the signals.
         with stop_signals(leave), connected(address, math.ceil(processors), leave_if_interrupted):
             leave_if_interrupted()
-            bundles = bundles_of(program, run.experiment, cpus, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
+            has_gpus = ray.cluster_resources().get("GPU", 0) > 0
+            bundles = bundles_of(program, run.experiment, cpus, gpus, has_gpus)
             with _placed(bundles, strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
                 outcome.adopt(_supervise(program, run, monitor, bundles, group))
     except KeyboardInterrupt:
@@ -310,23 +315,28 @@ def _supervise(
 
 
 def bundles_of(
-    program: lp.Program, experiment: Experiment, cpus: Mapping[str, float], has_gpus: bool
+    program: lp.Program,
+    experiment: Experiment,
+    cpus: Mapping[str, float],
+    gpus: Mapping[str, float],
+    has_gpus: bool,
 ) -> list[dict[str, float]]:
     """Returns the resources of each node, in the order of the program's nodes.
 
     A learner with one device takes a GPU if the cluster has any.  Ray chooses which one; in the learner's process it is
-    `GPU:0`.  An inference node takes one if the cluster has any.
+    `GPU:0`.  An inference node takes one if the cluster has any.  `gpus` takes precedence, also where there are none.
     """
     devices = str(experiment.learner_devices).upper()
     on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
-    gpus = {
+    of_kind: dict[str, float] = {
         "learner": 0.0 if on_processor else float(device_count(experiment.learner_devices)),
         "inference": float(has_gpus),
+        **gpus,
     }
     bundles = []
     for label, _ in nodes_of(program):
         processors = cpus.get(label, _CPUS.get(label, 1.0))
-        bundle = {"CPU": processors, "GPU": gpus.get(label, 0.0)}
+        bundle = {"CPU": processors, "GPU": of_kind.get(label, 0.0)}
         if not any(bundle.values()):
             bundle = {"memory": float(_SOME_MEMORY)}
         bundles.append({name: amount for name, amount in bundle.items() if amount})

@@ -233,10 +233,12 @@ class RayNode:
 
     def _run(self, incarnation: Incarnation, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
         node = incarnation.node
+        # Those that are reserved for it, of which Ray has made only these visible in this process.
         has_gpu = bool(ray.get_runtime_context().get_accelerator_ids().get("GPU"))
-        policy = dataclasses.replace(node.policy, uses_gpu=node.policy.uses_gpu and has_gpu)
+        policy = dataclasses.replace(node.policy, uses_gpu=has_gpu)
         prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
-        logging.info("on Ray node %s, %s", ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
+        where = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        logging.info("on Ray node %s, %s; GPUs %s", *where, os.environ["CUDA_VISIBLE_DEVICES"] if has_gpu else "none")
         try:
             self._ports = [reserve_among(RAY_PORTS) for _ in node.addresses]
             own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]

@@ -30,8 +30,11 @@ def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
 @pytest.mark.parametrize("uses_gpu, visible", [(True, "0,1"), (False, "-1")])
 def test_only_nodes_that_use_gpus_see_them(monkeypatch, uses_gpu, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
     prepare_tensorflow(NodePolicy(stop_order=1, uses_gpu=uses_gpu, tensorflow_threads=0))
     assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+    assert ("TF_FORCE_GPU_ALLOW_GROWTH" in os.environ) == uses_gpu
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
 
 
 def ended_by(error):

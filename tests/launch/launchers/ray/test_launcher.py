@@ -17,6 +17,7 @@ from ray_clusters import ray_cluster
 
 from callboard.launch.cli.command import main
 from callboard.launch.run_directory.checkpoints import step_of
+from callboard.launch.run_directory.layout import RunDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -246,11 +247,26 @@ def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
     assert left_behind(cluster, run) == []
 
 
+@pytest.mark.slow
+def test_a_learner_and_two_actors_share_a_gpu_that_no_other_node_sees(train_on):
+    """Ray's resources and the visible devices, on a machine that claims a GPU."""
+    with ray_cluster(machines=1, processors=6, gpus=1) as cluster:
+        gpus = ["--ray-gpus.learner", "0.5", "--ray-gpus.actor", "0.25"]
+        run = train_on(cluster, *gpus, "--actors", 2, "--max-learner-steps", 3, "--stop-return", "null")
+        assert run.wait(timeout=500) == 0
+    logs = {node: RunDirectory(run.run_dir).log(node).read_text() for node in NODES}
+    seen = {node: re.findall(r"GPUs (\w+)$", log, re.MULTILINE)[-1] for node, log in logs.items()}
+    assert seen == {**dict.fromkeys(NODES, "none"), "learner/0": "0", "actor/0": "0", "actor/1": "0"}
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         (["--ray-address", "ray://head:10001"], "must run on a machine of the cluster, not reach it through ray://"),
         (["--ray-cpus.actors", "1"], "unknown kind of node in ray_cpus 'actors'; did you mean 'actor'?"),
+        (["--ray-gpus.replay", "1"], "unknown kind of node in ray_gpus 'replay'; choose from actor, evaluator"),
+        (["--ray-gpus.learner", "0.5", "--learner-devices", "2"], "ray_gpus.learner is 0.5, but each learner has 2"),
+        (["--ray-gpus.learner", "1", "--learner-devices", "CPU:0"], "learner_devices names CPU:0: leave one out"),
         (["--ray-cpus", "actor:1"], "ray_cpus must be settings by name, such as {size: 5}, not 'actor:1'"),
         (["--ray-cpus.actor", "1.5"], "ray_cpus.actor must be a fraction of 1, or a whole number, not 1.5"),
         (

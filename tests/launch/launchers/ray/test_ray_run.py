@@ -10,12 +10,12 @@ from callboard.launch.program import make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
 
 
-def bundles(cpus=None, has_gpus=False, **settings):
+def bundles(cpus=None, has_gpus=False, gpus=None, **settings):
     """The resources of every node, by name."""
     experiment = Experiment(agent=Impala(), env="CartPole-v1", **settings)
     program = make_program(Run(experiment, experiment.acting_layout(), RunDirectory("run")))
     names = [node.name for _, node in nodes_of(program)]
-    return dict(zip(names, bundles_of(program, experiment, cpus or {}, has_gpus), strict=True))
+    return dict(zip(names, bundles_of(program, experiment, cpus or {}, gpus or {}, has_gpus), strict=True))
 
 
 def test_every_node_has_a_cpu_and_the_coordinator_some_memory():
@@ -49,3 +49,15 @@ def test_inference_nodes_have_a_gpu_where_there_are_any(has_gpus):
     found = bundles(has_gpus=has_gpus, inference="central", inference_nodes=2)
     assert [found[f"inference/{rank}"].get("GPU", 0) for rank in range(2)] == [float(has_gpus)] * 2
     assert "GPU" not in found["actor/0"]
+
+
+@pytest.mark.parametrize("has_gpus", [True, False])
+def test_learners_and_actors_share_gpus_where_that_is_set(has_gpus):
+    found = bundles(gpus={"learner": 0.5, "actor": 0.25, "evaluator": 0.0}, has_gpus=has_gpus, actors=2)
+    assert [found[name].get("GPU", 0) for name in ("learner/0", "actor/0", "actor/1", "evaluator/0")] == [
+        0.5,
+        0.25,
+        0.25,
+        0,
+    ]
+    assert "GPU" not in found["replay/0"]
