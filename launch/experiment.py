@@ -144,6 +144,8 @@ class Experiment:
       record_episodes: whether whole training episodes are written to `episodes/` in the run directory, as a Minari data
         set; see docs/guides/recorded_data.md.
       record_limit: gigabytes of the data set beyond which no more episodes are recorded.
+      publish_every_steps: learner steps between two versions of the weights that actors get; 1 for the newest whenever
+        an actor needs weights.  More send fewer weights over the network, and let actors act with older ones.
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_every_steps: learner steps between two checkpoints, instead of `checkpoint_every` seconds; None for
         seconds.
@@ -223,6 +225,7 @@ class Experiment:
     dataset: str | tuple[str, ...] = ()
     record_episodes: bool = False
     record_limit: Gigabytes = 10.0
+    publish_every_steps: StepCount = 1
     checkpoint_every: Seconds = 30.0
     checkpoint_every_steps: StepCount | None = None
     keep_checkpoints: CheckpointCount = 2

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...agents.optimizer_settings import check_own_optimizers
+from ...agents.registry import agent_name
 from ...agents.schedules import check_schedules
 from ...callback_settings import check_callbacks
 from ...callbacks import plain_task
@@ -153,8 +154,21 @@ def check_agent(experiment: Experiment, layout: Layout, learners_here: int | Non
     experiment.evaluation_policy_mode()
     check_learner_steps(experiment)
     experiment.agent.check(layout)
+    _check_publishing(experiment, layout)
     check_own_optimizers(experiment.agent)
     check_schedules(experiment.agent, layout, experiment.max_learner_steps)
+
+
+def _check_publishing(experiment: Experiment, layout: Layout) -> None:
+    """Rejects weights that come so seldom that actors which wait for them would stop."""
+    if experiment.publish_every_steps == 1:
+        return
+    pace = experiment.agent.make_replay(layout).pace
+    if pace is not None and experiment.publish_every_steps > pace.max_policy_lag + 1:
+        raise CallboardError(
+            f"publish_every_steps is {experiment.publish_every_steps}, but actors of {agent_name(experiment.agent)} "
+            f"wait for weights of the last {pace.max_policy_lag + 1} learner step(s): leave it out"
+        )
 
 
 def check_learner_steps(experiment: Experiment) -> None:

@@ -90,7 +90,7 @@ class LearnerNode(ReportingNode):
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
-        self._weights = WeightPublisher()
+        self._weights = WeightPublisher(run.experiment.publish_every_steps)
         self._steps = 0
         self._made = 0
         self._changes = 0
@@ -267,9 +267,9 @@ class LearnerNode(ReportingNode):
         self._made += update.steps
         if self._rank == 0:
             self._losses.add(self._steps, update)
-        if self.context.cooperative:
+        if self.context.cooperative and self._experiment.publish_every_steps == 1:
             self._publish_newest()
-        elif self._rank == 0 and self._weights.due():
+        elif self._rank == 0 and self._weights.due(self._steps):
             with self._finite():
                 self._weights.publish_if_due(self._steps, self._setup.variables)
         now = time.monotonic()
@@ -377,7 +377,8 @@ class LearnerNode(ReportingNode):
 
     def _while_waiting(self) -> None:
         """Does what is due between steps, while there is no data for the next one."""
-        self._publish_newest()
+        if self._experiment.publish_every_steps == 1:
+            self._publish_newest()
         self.between_steps()
 
     def command(self, method: str) -> Callable[..., Any]:

@@ -26,10 +26,14 @@ class WeightPublisher(WeightStore):
 
     The learner's thread only starts one compiled call, which copies all weights into one buffer on their device.  The
     first client that receives the snapshot transfers and checks it, in its own thread.
+
+    Args:
+      every: learner steps between two snapshots; with more than 1 they are taken whether they are waited for or not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = 1) -> None:
         super().__init__()
+        self._every = every
         self._incarnation = 0
         self._step: int | None = None
         self._next_snapshot = Deadline(0.0)
@@ -41,13 +45,20 @@ class WeightPublisher(WeightStore):
         self._incarnation = incarnation
         self._step = self._failure = None
 
-    def due(self) -> bool:
-        """Returns whether a client waits for a snapshot, at most once every few milliseconds, or one has failed."""
-        return self._failure is not None or (self.is_waited_for and self._next_snapshot.has_passed)
+    def due(self, step: int) -> bool:
+        """Returns whether a snapshot is to be taken after a learner step, or one has failed.
+
+        That is where a client waits for one, at most once every few milliseconds, or after every so many steps.
+        """
+        if self._failure is not None:
+            return True
+        if self._every > 1:
+            return self._step is None or step >= self._step + self._every
+        return self.is_waited_for and self._next_snapshot.has_passed
 
     def publish_if_due(self, step: int, variables: Sequence[tf.Variable]) -> None:
         """Takes a snapshot if one is `due`.  It is checked when a client receives it, see `raise_failure`."""
-        if self.due():
+        if self.due(step):
             self._take(step, variables)
 
     def publish_if_changed(self, step: int, variables: Sequence[tf.Variable]) -> None:

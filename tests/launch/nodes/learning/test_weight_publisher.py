@@ -67,6 +67,20 @@ def test_while_steps_follow_at_once_few_of_them_are_copied(weights, variables):
     assert weights.get(None, patience=0.0)[0] == (5, 300)
 
 
+def test_weights_are_published_every_so_many_steps_and_at_the_end(variables):
+    weights = WeightPublisher(every=3)
+    weights.begin(5)
+    weights.publish_if_changed(10, variables)
+    published = []
+    for step in range(11, 18):
+        with waiting(weights, weights.version(), patience=0.0):
+            weights.publish_if_due(step, variables)
+        published.append(weights.version().step)
+    assert published == [10, 10, 13, 13, 13, 16, 16]
+    weights.publish(17, variables)
+    assert weights.version() == Version(5, 17)
+
+
 def test_a_snapshot_does_not_follow_later_steps(weights, variables):
     weights.publish_if_changed(1, variables)
     for variable in variables:
@@ -78,10 +92,10 @@ def test_a_snapshot_does_not_follow_later_steps(weights, variables):
 def test_weights_that_are_not_finite_are_not_served_and_end_the_learner(weights, variables):
     variables[1].assign([2.0, np.nan])
     weights.publish_if_changed(1, variables)
-    assert not weights.due()
+    assert not weights.due(1)
     # A client is the first to read them; the learner's thread then raises.
     assert weights.get(None, patience=0.0) is None
-    assert weights.due() and not weights.has(1)
+    assert weights.due(1) and not weights.has(1)
     with pytest.raises(NotFiniteError, match="is NaN"):
         weights.raise_failure()
     with pytest.raises(NotFiniteError, match="is NaN"):
