@@ -114,6 +114,10 @@ class Experiment:
         Agents that learn action values have `evaluation_epsilon` instead.
       video_every: number of evaluations after each of which an episode is recorded, in `videos/` and in TensorBoard;
         None for no videos.
+      training_video_every: number of episodes of the first environment of which one is recorded while it trains, in
+        `videos/` and in TensorBoard; None for no such videos.
+      render: `human` shows the first environment in a window while it trains, on the machine of the first actor; None
+        for no window.
       evaluation_timeout: seconds after which an evaluation is abandoned.
       max_steps: environment steps after which the run ends; it exceeds them by less than one timestep of every actor.
       max_learner_steps: learner steps after which the run ends, exactly, see docs/stopping.md; a multiple of the
@@ -208,6 +212,8 @@ class Experiment:
     evaluation_envs: EnvironmentCount | None = None
     evaluation_mode: Literal["greedy", "sampled"] = "greedy"
     video_every: EnvironmentCount | None = None
+    training_video_every: EnvironmentCount | None = None
+    render: Literal["human"] | None = None
     evaluation_timeout: Seconds = 1800.0
     max_steps: StepCount = 1_000_000
     max_learner_steps: StepCount | None = None

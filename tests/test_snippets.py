@@ -151,7 +151,7 @@ def call(arguments, folder):
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env={"SDL_VIDEODRIVER": "dummy", **os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=600,

@@ -14,7 +14,7 @@ from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
 from ...errors import CallboardError
 from ..experiments.recorded_metadata import recorded_environment
-from ..trained.video import FRAMES_PER_SECOND, even, video_file
+from ..trained.video_files import FRAMES_PER_SECOND, even, video_file
 
 _LEAST_SIDE = 256
 """Smaller pictures are enlarged."""

@@ -35,6 +35,9 @@ def check_node_counts(experiment: Experiment) -> None:
         raise CallboardError("central inference is for actors, and there are 0: leave inference out")
     if experiment.policy_server is not None and experiment.record_episodes:
         raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
+    for name in ("render", "training_video_every"):
+        if getattr(experiment, name) is not None and (not experiment.actors or experiment.policy_server is not None):
+            raise CallboardError(f"{name} is for environments that actors of the run step: leave it out")
     if experiment.replay_shards > experiment.actors and not experiment.dataset:
         raise CallboardError(
             f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "

@@ -153,7 +153,7 @@ class Mirror:
             "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json", "ratings.json"],
         }
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
-        if self._label in ("coordinator", "evaluator"):
+        if self._label in ("coordinator", "evaluator", "actor"):
             written = [*self._directory.tensorboard.rglob("*"), *self._directory.videos.glob("*.mp4")]
             owned += [str(file.relative_to(path)) for file in written if file.is_file()]
         return [name for name in owned if (path / name).exists()]

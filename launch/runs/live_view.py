@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...caller_words import argument
 from ...errors import CallboardError
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
@@ -14,16 +15,19 @@ _FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
 
 
-def check_display() -> None:
+def check_display(otherwise: str) -> None:
     """Refuses to show a window where there is no display.
+
+    Args:
+      otherwise: the option that records videos instead.
 
     Raises:
       CallboardError: there is none.
     """
     if not any(os.environ.get(name) for name in _DISPLAYS):
         raise CallboardError(
-            "--render human needs a display, and there is none here: DISPLAY and WAYLAND_DISPLAY are not set; connect "
-            "with `ssh -X`, or record with --video"
+            f"{argument('render', 'human')} needs a display, and there is none here: DISPLAY and WAYLAND_DISPLAY are "
+            f"not set; connect with `ssh -X`, or record with {otherwise}"
         )
 
 
@@ -46,6 +50,11 @@ class LiveView:
         self.closed = False
         """Whether the user has closed the window."""
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the time of the next frame has come."""
+        return time.monotonic() >= self._due
+
     def show(self, frame: np.ndarray) -> None:
         """Shows a frame, uint8 `[H, W, 3]`, when it is due.
 
@@ -57,11 +66,13 @@ class LiveView:
             return
         if self._window is None:
             try:
+                # Otherwise SDL takes the place of Python's and the launcher's handlers.
+                os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
                 pygame.display.init()
                 self._window = pygame.display.set_mode((frame.shape[1], frame.shape[0]))
             except pygame.error as error:
                 raise CallboardError(
-                    f"--render human cannot open a window ({error}); check the display, or record with --video"
+                    f"{argument('render', 'human')} cannot open a window ({error}); check the display, or record videos"
                 ) from error
             pygame.display.set_caption(self._title)
         # Pygame's arrays have the horizontal axis first.
@@ -73,7 +84,8 @@ class LiveView:
         self._due = max(self._due, now) + 1 / self._frames_per_second
 
     def close(self) -> None:
-        if self._window is not None:
+        window, self._window = self._window, None
+        if window is not None:
             self._pygame.display.quit()
 
 

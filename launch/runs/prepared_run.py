@@ -9,6 +9,7 @@ import launchpad as lp
 
 from ...agents.acting import trace_layout
 from ...agents.registry import agent_class, agent_name
+from ...caller_words import argument
 from ...data import Layout
 from ...environments.recorded import require_minari
 from ...errors import CallboardError
@@ -37,6 +38,7 @@ from ..settings import format_experiment
 from ..trained.frozen_policy_sources import check_frozen_policies
 from ..trained.saved_spaces import check_same_spaces
 from ..trained.warm_start import check_warm_start, with_absolute_sources
+from .live_view import check_display
 
 _logger = logging.getLogger(__name__)
 
@@ -108,7 +110,9 @@ def prepared_run(
     check_datasets(experiment, layouts)
     if experiment.record_episodes:
         require_minari("record_episodes")
-    if experiment.video_every is not None:
+    if experiment.render is not None and launcher.on_this_machine:
+        check_display(argument("training_video_every", "10"))
+    if any(one is not None for one in (experiment.video_every, experiment.training_video_every, experiment.render)):
         # Takes long to import.
         from ..trained.video import check_video
 

@@ -4,14 +4,12 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-import imageio.v3 as imageio
 import numpy as np
 
 from ...agents.acting import BatchPolicy, Episode, evaluate
-from ...atomic_files import file_draft
 from ...data import Nest, Timestep
 from ...environments import BatchedEnvironment
 from ...errors import CallboardError
@@ -20,9 +18,10 @@ from ..experiment import Experiment
 from ..experiments.policy_plan import make_plan
 from ..nodes.evaluation.evaluation_setup import EnvironmentsOnly, EvaluationSetup
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
+from .video_files import FRAMES_PER_SECOND, even, video_file
 
-FRAMES_PER_SECOND = 30.0
-"""Used if the environment specifies no frame rate."""
+Made = TypeVar("Made")
+_OF_TRAINING = ("training_video_every", "render")
 
 
 def record_video(
@@ -122,7 +121,7 @@ class _Abandoned(Exception):
 
 
 def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
-    """Refuses an experiment that records videos of an environment without pictures; renders one.
+    """Refuses an experiment that shows or records an environment without pictures; renders one.
 
     Args:
       experiment: the experiment.
@@ -131,24 +130,22 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
     Raises:
       CallboardError: in one line.
     """
-    if experiment.video_every is None:
+    wanted = [name for name in ("video_every", *_OF_TRAINING) if getattr(experiment, name) is not None]
+    if not wanted:
         return
     try:
         setup = EnvironmentsOnly(make_plan(experiment, agents, evaluation=True) if agents else None)
-        with contextlib.closing(make_drawing(experiment, setup)[0]) as environment:
-            environment.reset()
-            environment.render()
+        for name in wanted:
+            environment = (
+                make_drawing(experiment, setup, hidden=experiment.render is None)[0]
+                if name == "video_every"
+                else made_with_pictures(experiment, lambda drawing: setup.make(drawing, 1)[0])
+            )
+            with contextlib.closing(environment):
+                environment.reset()
+                environment.render()
     except CallboardError as error:
-        raise CallboardError(f"video_every needs pictures, so leave it out: {error}") from error
-
-
-@contextlib.contextmanager
-def video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """Yields a function that writes the next frame, because an episode may be too long to keep in memory."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with file_draft(path) as draft, imageio.imopen(draft, "w", plugin="pyav") as file:
-        file.init_video_stream("libx264", fps=frames_per_second)
-        yield file.write_frame
+        raise CallboardError(f"{name} needs pictures, so leave it out: {error}") from error
 
 
 class Recorded(BatchedEnvironment):
@@ -188,11 +185,6 @@ class Recorded(BatchedEnvironment):
         return timestep
 
 
-def even(frame: np.ndarray) -> np.ndarray:
-    """Crops a frame to an even width and height, as H.264 requires."""
-    return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
-
-
 def make_drawing(
     experiment: Experiment, setup: EvaluationSetup, hidden: bool = True
 ) -> tuple[BatchedEnvironment, BatchPolicy]:
@@ -203,9 +195,8 @@ def make_drawing(
       setup: the environments, and what acts in them.
       hidden: whether the machine may have no display.
     """
-    # Without this, SDL, with which Gymnasium renders, requires a display.
     if hidden:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        _need_no_display()
     # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
     tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
     experiment = dataclasses.replace(experiment, env_processes=False)
@@ -216,3 +207,31 @@ def make_drawing(
         except CallboardError:
             continue
     return setup.make(experiment, 1)
+
+
+def made_with_pictures(experiment: Experiment, make: Callable[[Experiment], Made]) -> Made:
+    """Makes the environments of an actor so that the first can be rendered, where that takes an option.
+
+    They step as others do: a vector form remains one.
+
+    Args:
+      experiment: specifies the environments.
+      make: makes them.
+    """
+    if experiment.render is None:
+        _need_no_display()
+    try:
+        options = {**experiment.env_options, "render_mode": "rgb_array"}
+        return make(dataclasses.replace(experiment, env_options=options))
+    except CallboardError:
+        return make(experiment)
+
+
+def takes_training_pictures(experiment: Experiment) -> bool:
+    """Returns whether the first environment of the run is shown or recorded while it trains."""
+    return any(getattr(experiment, name) is not None for name in _OF_TRAINING)
+
+
+def _need_no_display() -> None:
+    """Without this, SDL, with which Gymnasium renders, requires a display."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

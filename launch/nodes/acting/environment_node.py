@@ -11,6 +11,7 @@ from ....environments import BatchedEnvironment, environment_seeds
 from ....environments.batches.episode_metrics import parse_episode_metrics
 from ....environments.recorded import RecordedEnvironment
 from ....errors import CallboardError, one_line
+from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ..episodes.callback_calls import CallbackCalls, callback_run
 from ..episodes.episode_watch import WatchedEnvironment
@@ -77,7 +78,7 @@ class EnvironmentNode(ReportingNode):
     def make_environment(self, incarnation: int) -> BatchedEnvironment:
         """Makes the environments of an incarnation of this node; `finish` closes them."""
         self.context.progress.works_slowly("making environments")
-        environment = self.make_batch(incarnation)
+        environment = self._make_pictured(incarnation)
         if self._recorder_handle is not None:
             seeds = environment_seeds(
                 self._experiment.seed, "actor", self.first_slot, environment.batch_size, incarnation
@@ -98,12 +99,29 @@ class EnvironmentNode(ReportingNode):
         self._environment = MarkedEnvironment(self._watched or environment, self.context.progress)
         return self._environment
 
-    def make_batch(self, incarnation: int) -> BatchedEnvironment:
+    def _make_pictured(self, incarnation: int) -> BatchedEnvironment:
+        experiment = self._experiment
+        if self._index or (experiment.render is None and experiment.training_video_every is None):
+            return self.make_batch(experiment, incarnation)
+        # Takes long to import.
+        from ...trained.video import made_with_pictures
+        from ..episodes.training_pictures import with_pictures
+
+        environment = made_with_pictures(experiment, lambda drawing: self.make_batch(drawing, incarnation))
+        return with_pictures(
+            environment,
+            experiment,
+            self._run.directory,
+            lambda: self.reporter.state.environment_steps,
+            self.context.notify,
+        )
+
+    def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
         """Makes the environments themselves, see `make_environment`."""
-        count = self._experiment.envs_per_actor
+        count = experiment.envs_per_actor
         # All actors see the same kind of environment: one of them is enough on the screen.
         warn = self.context.notify if self._index == 0 else logging.warning
-        return make_environments(self._experiment, "actor", self.first_slot, count, incarnation, warn)
+        return make_environments(experiment, "actor", self.first_slot, count, incarnation, warn)
 
     def take_task(self) -> None:
         """Passes the run's task on to the environments if it has changed."""

@@ -8,6 +8,7 @@ from ....agents.agent import Agent, Mode, Policy
 from ....environments import BatchedEnvironment
 from ....environments.multi_agent.joint_batch import JointBatch
 from ....environments.recorded import EpisodeRecorder
+from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ...experiments.policy_plan import MemberMapping, members_of
 from ...node_names import metric_of
@@ -103,14 +104,14 @@ class MultiPolicyActorNode(EnvironmentNode):
         if not self.context.cooperative:
             self._opponents.fetch_in_background()
 
-    def make_batch(self, incarnation: int) -> BatchedEnvironment:
+    def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
         assert self._opponents is not None
         learning = list(self._run.policies)
         self._joint = make_joint_environments(
-            self._experiment,
+            experiment,
             "actor",
             self.first_slot,
-            self._experiment.envs_per_actor,
+            experiment.envs_per_actor,
             MemberMapping(self._plan.mapping, members_of(self._plan.policies), self._opponents.choose),
             [*learning, *self._frozen],
             learning,

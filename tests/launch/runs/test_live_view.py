@@ -19,7 +19,7 @@ def no_display(monkeypatch):
 
 def test_a_window_has_the_frame_s_size_and_shows_it(no_display):
     no_display.setenv("SDL_VIDEODRIVER", "dummy")
-    check_display()
+    check_display("--video")
     with live_view("title", 1000.0) as view:
         view.show(FRAME)
         assert pygame.display.get_caption()[0] == "title"
@@ -34,10 +34,10 @@ def test_a_window_has_the_frame_s_size_and_shows_it(no_display):
 
 def test_without_a_display_it_is_refused(no_display):
     with pytest.raises(CallboardError, match="needs a display, and there is none here.*ssh -X.*--video"):
-        check_display()
+        check_display("--video")
     no_display.setenv("DISPLAY", ":nowhere")
     no_display.setenv("SDL_VIDEODRIVER", "x11")
-    check_display()
+    check_display("--video")
     with pytest.raises(CallboardError, match="cannot open a window"):
         with live_view("title", None) as view:
             view.show(FRAME)

@@ -10,7 +10,8 @@ from untrained_runs import SMALL, write_run
 
 from callboard.errors import CallboardError
 from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup
-from callboard.launch.trained.video import check_video, even, record_video
+from callboard.launch.trained.video import check_video, record_video
+from callboard.launch.trained.video_files import even
 
 
 class Unseen(gymnasium.Env):
@@ -62,6 +63,10 @@ def test_videos_of_an_environment_without_pictures_are_refused_before_the_start(
         with pytest.raises(CallboardError, match="video_every needs pictures, so leave it out: .*render") as caught:
             check_video(dataclasses.replace(unseen, video_every=5), {})
         assert "\n" not in str(caught.value)
+        for name, value in (("training_video_every", 5), ("render", "human")):
+            with pytest.raises(CallboardError, match=f"{name} needs pictures, so leave it out: .*render"):
+                check_video(dataclasses.replace(unseen, **{name: value}), {})
+            check_video(dataclasses.replace(experiment, **{name: value}), {})
     finally:
         del gymnasium.registry["Unseen-v0"]
 

@@ -247,7 +247,6 @@ def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
     assert left_behind(cluster, run) == []
 
 
-@pytest.mark.slow
 def test_a_learner_and_two_actors_share_a_gpu_that_no_other_node_sees(train_on):
     """Ray's resources and the visible devices, on a machine that claims a GPU."""
     with ray_cluster(machines=1, processors=6, gpus=1) as cluster:

@@ -9,9 +9,10 @@ import tensorflow as tf
 from local_nodes import small_run
 from untrained_runs import write_run
 
-from callboard.launch.nodes.evaluation import evaluation_videos
 from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup
-from callboard.launch.nodes.evaluation.evaluation_videos import EvaluationVideos, ThinnedFrames
+from callboard.launch.nodes.evaluation.evaluation_videos import EvaluationVideos
+from callboard.launch.trained import video_files
+from callboard.launch.trained.video_files import ThinnedFrames
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def pictures(directory):
 
 
 def test_an_episode_is_recorded_after_every_second_evaluation(make_videos, monkeypatch):
-    monkeypatch.setattr(evaluation_videos, "_KEPT", 1)
+    monkeypatch.setattr(video_files, "KEPT_VIDEOS", 1)
     said = []
     videos, directory = make_videos(2, said)
     for steps in (100, 200, 300, 400):
