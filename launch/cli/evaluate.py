@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             raise CallboardError("--record records whole episodes of a batch: leave --steps and --render out")
         require_minari("--record")
     if known.render is not None:
-        check_display()
+        check_display("--video")
     runs = _runs(known.run)
     if len(runs) > 1:
         return _evaluate_all(runs, known, settings)

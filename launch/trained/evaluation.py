@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...caller_words import argument
 from ...environments import BatchedEnvironment, environment_seeds
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.multi_agent.joint_batch import JointBatch
@@ -124,7 +123,7 @@ def evaluate_run(
         cannot be recorded.
     """
     if live:
-        check_display(argument("video"))
+        check_display("--video")
     setup, weights = saved_setup(experiment, run_directory, checkpoint)
     if live:
         played = _play_live(experiment, setup, episodes, steps)

@@ -3,12 +3,14 @@
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ....data import Nest, Timestep
+from ....deadlines import Deadline
 from ....environments import BatchedEnvironment, EnvironmentWrapper
 from ....errors import one_line
 from ...experiment import Experiment
@@ -16,6 +18,8 @@ from ...run_directory.layout import RunDirectory
 from ...runs.live_view import LiveView
 from ...trained.video_files import FRAMES_PER_SECOND, ThinnedFrames, even, remove_old, video_file, write_gif
 
+_OTHER_SHARE = 9.0
+"""Time of an actor for everything but its window, in units of that for the window."""
 _MOST_FRAMES = 20_000
 """Frames of a video: an episode may never end."""
 _KIND = "training"
@@ -32,8 +36,8 @@ class Viewer(Protocol):
     def begin(self) -> None:
         """An episode begins with the next picture."""
 
-    def see(self, frame: np.ndarray) -> None:
-        """Takes a picture, uint8 `[H, W, 3]`."""
+    def see(self, frame: np.ndarray, seconds: float) -> None:
+        """Takes a picture, uint8 `[H, W, 3]`, and the seconds that it took."""
 
     def end(self) -> None:
         """The episode has ended with the last picture."""
@@ -87,6 +91,7 @@ class PicturedEnvironment(EnvironmentWrapper):
 
     def _show(self) -> None:
         if any(viewer.wants_picture for viewer in self._viewers):
+            begun = time.monotonic()
             try:
                 frame = self.render()
             except Exception as error:  # An environment may raise anything while it renders.
@@ -94,7 +99,8 @@ class PicturedEnvironment(EnvironmentWrapper):
                 self._viewers = []
                 self._report(error)
                 return
-            self._for_each(lambda viewer: viewer.see(frame) if viewer.wants_picture else None)
+            seconds = time.monotonic() - begun
+            self._for_each(lambda viewer: viewer.see(frame, seconds) if viewer.wants_picture else None)
 
     def _for_each(self, call: Callable[[Viewer], object]) -> None:
         for viewer in list(self._viewers):
@@ -112,7 +118,7 @@ class PicturedEnvironment(EnvironmentWrapper):
 
 
 class TrainingWindow:
-    """A window with the newest picture, as often as the environment's frame rate allows.
+    """A window with the newest picture, as often as the frame rate and a tenth of the actor's time allow.
 
     Args:
       title: title of the window.
@@ -123,16 +129,20 @@ class TrainingWindow:
     def __init__(self, title: str, frames_per_second: float | None, notify: Callable[[str], None]):
         self._view = LiveView(title, frames_per_second)
         self._notify = notify
+        self._pause = Deadline(0.0)
 
     @property
     def wants_picture(self) -> bool:
-        return not self._view.closed and self._view.is_due
+        return not self._view.closed and self._view.is_due and self._pause.has_passed
 
     def begin(self) -> None:
         pass
 
-    def see(self, frame: np.ndarray) -> None:
+    def see(self, frame: np.ndarray, seconds: float) -> None:
+        begun = time.monotonic()
         self._view.show(frame)
+        # Some vector environments render all of their environments for one picture.
+        self._pause.restart(_OTHER_SHARE * (seconds + time.monotonic() - begun))
         if self._view.closed:
             self._view.close()
             self._notify("the window is closed; training continues")
@@ -186,7 +196,7 @@ class TrainingVideos:
         self._write = file.enter_context(video_file(path, self._frames_per_second))
         self._file, self._frames, self._count = file, ThinnedFrames(), 0
 
-    def see(self, frame: np.ndarray) -> None:
+    def see(self, frame: np.ndarray, seconds: float) -> None:
         self._write(even(frame))
         self._frames.add(frame)
         self._count += 1

@@ -64,15 +64,20 @@ def test_what_hangs_is_named_and_ended(where):
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
+def warnings_of(caplog):
+    # Threads of nodes that other tests have ended may still write.
+    return [record for record in caplog.records if record.name.endswith("environment_check")]
+
+
 def test_bounds_that_are_exceeded_are_reported_once(caplog):
     check_environment(experiment("outside"))
-    (record,) = caplog.records
+    (record,) = warnings_of(caplog)
     assert record.levelno == logging.WARNING and record.getMessage() == (
         f"environment '{ENV}' gives 7 in its observation, outside of the bounds of its space, -1 to 1: correct the "
         "bounds, which networks may scale by"
     )
     check_environment(experiment("outside"))
-    assert len(caplog.records) == 1, "an environment that has passed is not tried again"
+    assert len(warnings_of(caplog)) == 1, "an environment that has passed is not tried again"
 
 
 def test_a_class_of_the_program_is_sent_by_value(monkeypatch):

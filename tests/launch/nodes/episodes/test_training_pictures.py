@@ -73,7 +73,7 @@ def test_no_picture_is_made_that_no_viewer_wants():
 def test_a_viewer_that_raises_is_reported_once_and_training_continues():
     said, other = [], Viewer()
     broken = Viewer()
-    broken.see = lambda frame: 1 / 0
+    broken.see = lambda frame, seconds: 1 / 0
     environment = PicturedEnvironment(Scripted([(False, False)] * 3), [broken, other], said.append)
     environment.reset()
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_every_second_episode_is_recorded_whole(tmp_path):
         videos.begin()
         for _ in range(length):
             if videos.wants_picture:
-                videos.see(frame)
+                videos.see(frame, 0.0)
         if length != 5:
             videos.end()
     videos.close()
@@ -109,12 +109,15 @@ def test_a_window_shows_what_is_due_until_it_is_closed(monkeypatch):
     window = TrainingWindow("a run", 1.0, said.append)
     frame = np.zeros((4, 6, 3), np.uint8)
     assert window.wants_picture
-    window.see(frame)
+    window.see(frame, 20.0)
     assert pygame.display.get_surface().get_size() == (6, 4)
     assert not window.wants_picture and said == []
     window._view._due = 0.0
+    assert not window.wants_picture, "a picture that takes so long is seldom made"
+    window._pause.restart(0.0)
+    assert window.wants_picture
     pygame.event.post(pygame.event.Event(pygame.QUIT))
-    window.see(frame)
+    window.see(frame, 0.0)
     assert not window.wants_picture and said == ["the window is closed; training continues"]
     assert not pygame.display.get_init()
 
