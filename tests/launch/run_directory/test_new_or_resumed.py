@@ -18,7 +18,7 @@ from callboard.launch.run_directory.new_or_resumed import check_state, default_r
         ("file/run", "is a file"),
         ("n" * 300, "a name of 300 bytes"),
         ("x/" * 3000, "a path of "),
-        ("a\0b", "null character"),
+        ("a\0b", "run_dir must be text, a path or null"),
     ],
 )
 def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
