@@ -22,7 +22,7 @@ from .mixtures import WeightedEnvironment, environment_of_slots, read_mixture
 from .multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from .multi_agent.multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent
 from .multi_agent.policy_batches import PolicyBatches, make_policy_batches
-from .multi_agent.policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
+from .multi_agent.policy_slots import ONLY_AGENT, MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
 from .names import names
 from .python_factory import named_factory, register_environment
 
@@ -36,6 +36,7 @@ __all__ = [
     "GymnasiumVectorBatch",
     "MultiAgentEnvironment",
     "MultiAgentWrapper",
+    "ONLY_AGENT",
     "PolicyBatches",
     "PolicyMapping",
     "PolicySlots",

@@ -15,6 +15,7 @@ from ..callback_settings import callback_settings, check_callbacks, overridden
 from ..callbacks import Callbacks
 from ..data import Layout
 from ..environments import (
+    ONLY_AGENT,
     WeightedEnvironment,
     agent_specs,
     is_multi_agent,
@@ -305,9 +306,9 @@ class Experiment:
             object.__setattr__(self, "envs_per_actor", 1)
 
     def agent_specs(self) -> dict[str, EnvironmentSpec]:
-        """Returns the spec of each agent of an environment with several, by making one; empty if it has one agent."""
+        """Returns the spec of each agent of the environment, by making one; if it has one, that agent has no name."""
         if not is_multi_agent(self.env, self.env_options):
-            return {}
+            return {ONLY_AGENT: environment_spec(self.env, self.options_of_env)}
         return agent_specs(self.env, self.options_of_env, self.agent_options)
 
     @property

@@ -12,8 +12,6 @@ from .experiments.checked_run import Run
 from .experiments.policy_settings import FrozenPolicy, Snapshots
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
 from .nodes.acting.actor import ActorNode
-from .nodes.acting.multi_policy_actor import MultiPolicyActorNode
-from .nodes.acting.remote_actor import RemoteActorNode
 from .nodes.coordination.coordinator import Coordinator
 from .nodes.evaluation.evaluator import EvaluatorNode
 from .nodes.inference.inference import InferenceNode
@@ -112,22 +110,23 @@ def make_program(run: Run) -> lp.Program:
     if run.experiment.dataset:
         for index in range(run.experiment.replay_shards):
             add("feeder", index, FeederNode, index=index, **shared)
-    if run.policies:
-        for index in range(run.experiment.actors):
-            nodes = {name: of_policy[index % len(of_policy)] for name, of_policy in inference.items() if of_policy}
-            shared = {"coordinator": coordinator, "learners": learners, "replays": replays, "inference": nodes}
-            add("actor", index, MultiPolicyActorNode, index=index, recorders=recorders, **shared)
-    elif run.experiment.policy_server is not None:
+    if run.experiment.policy_server is not None:
         add("actor", 0, PolicyServerNode, index=0, policy=POLICY_SERVER, **shared)
     else:
-        recorder = recorders.get("")
+        acts_here = run.experiment.inference == "local"
+        sources = learners if acts_here or set(run.experiment.policies) - set(learners) else {}
         for index in range(run.experiment.actors):
-            if inference[""]:
-                node = inference[""][index % len(inference[""])]
-                of_actor = {"coordinator": coordinator, "inference": node, "recorder": recorder}
-                add("actor", index, RemoteActorNode, index=index, **of_actor)
-            else:
-                add("actor", index, ActorNode, index=index, recorder=recorder, **shared)
+            add(
+                "actor",
+                index,
+                ActorNode,
+                index=index,
+                coordinator=coordinator,
+                learners=sources,
+                replays=replays if acts_here else {},
+                inference={name: nodes[index % len(nodes)] for name, nodes in inference.items() if nodes},
+                recorders=recorders,
+            )
     if run.experiment.evaluator:
         add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learners=learners)
     supervising, *others = program.get_all_nodes()
@@ -138,8 +137,6 @@ def make_program(run: Run) -> lp.Program:
 def _served_policies(run: Run, policy: str) -> dict[str, Any]:
     """Returns the frozen policies that a policy's learner serves: its snapshots, and the first one all saved ones."""
     policies = run.experiment.policies
-    if not run.policies:
-        return {}
     own = {name: one for name, one in policies.items() if isinstance(one, Snapshots) and one.snapshots_of == policy}
     first = next(iter(run.policies)) == policy
     return {

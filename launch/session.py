@@ -17,6 +17,7 @@ from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
 from ..deadlines import Deadline, wait_until
+from ..environments import ONLY_AGENT
 from ..errors import CallboardError, UnknownAttribute, unknown
 from .experiment import Experiment
 from .experiments.checked_run import Run
@@ -28,7 +29,7 @@ from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
 from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
-from .nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup
+from .nodes.evaluation.evaluation_setup import EvaluationSetup
 from .processes.exit_calls import call_at_exit, remove_call
 from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints
@@ -345,7 +346,7 @@ class Session:
             )
         if task is not None:
             task = plain_task(task)
-            check_tasks(self._experiment, self._prepared.run.agents, [task])
+            check_tasks(self._experiment, [task])
             self._running().call("set_task", task)
         if changes:
             self._running().call("change_settings", changes)
@@ -401,14 +402,11 @@ class Session:
     def _evaluation_setup(self, experiment: Experiment) -> EvaluationSetup:
         """Returns the environments of an evaluation, and policies with the current weights."""
         run = self._prepared.run
-        if run.policies:
-            weights = {part.policy: self.get_weights(part.policy) for part in run.parts}
-            return current_setup(experiment, run, weights)
-        return OnePolicySetup(*self._current_policy(run, experiment))
+        return current_setup(experiment, run, {name: self.get_weights(name) for name in run.policies})
 
     def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
-        weights = self.get_weights(part.policy or None)
+        weights = self.get_weights(part.policy)
         layout = experiment.acting_layout(part.layout.spec)
         policy = experiment.agent.make_policy(
             experiment.agent.make_networks(layout), experiment.evaluation_policy_mode()
@@ -427,9 +425,9 @@ class Session:
             if len(run.policies) > 1:
                 raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
             return run.parts[0]
-        if not run.policies:
-            raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
         if policy not in run.policies:
+            if ONLY_AGENT in run.policies:
+                raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
             raise unknown("policy", policy, run.policies)
         return run.of_policy(policy)
 

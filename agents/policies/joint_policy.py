@@ -1,4 +1,4 @@
-"""The policies of all agents of an environment, as one that acts in a `JointBatch`."""
+"""The policies of all agents of an environment, as one that acts in a batch of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from dm_env import specs
 
 from ...action_masks import MASK, choice_sizes, has_mask
 from ...data import Nest, Timestep
-from ...environments.multi_agent.joint_batch import JointBatch
+from ...environments.multi_agent.policy_view import PolicyView
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ..acting import BatchPolicy
 
@@ -18,19 +18,18 @@ class JointPolicy:
     """Acts for all policies of an environment.
 
     Args:
-      environment: the environments that are acted in.
+      view: how the policies see the environments that are acted in.
       policies: the policies, each for all of its slots.
     """
 
-    def __init__(self, environment: JointBatch, policies: Mapping[str, BatchPolicy]):
-        self._environment = environment
+    def __init__(self, view: PolicyView, policies: Mapping[str, BatchPolicy]):
+        self.view = view
         self._policies = policies
 
-    def __call__(self, timestep: Timestep) -> tuple[dict[str, Nest], tuple[()]]:
-        """Returns the actions by policy, and no extras; the timestep must be the newest of the environments."""
-        del timestep  # The environments have it by policy.
-        by_policy = self._environment.by_policy
-        return {name: policy(by_policy[name])[0] for name, policy in self._policies.items()}, ()
+    def __call__(self, timestep: Timestep) -> tuple[Nest, tuple[()]]:
+        """Returns the actions, and no extras; the timestep must be the newest of the environments."""
+        by_policy = self.view.split(timestep)
+        return self.view.join({name: policy(by_policy[name])[0] for name, policy in self._policies.items()}), ()
 
 
 class UniformPolicy:

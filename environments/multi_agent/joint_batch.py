@@ -57,6 +57,23 @@ class JointBatch(BatchedEnvironment):
         self.by_policy = self.batches.step(actions)
         return self._joint(self._was_over)
 
+    def split(self, timestep: Timestep) -> Mapping[str, Timestep]:
+        """Returns `by_policy`; the timestep must be the newest one."""
+        return self.by_policy
+
+    def join(self, actions: Mapping[str, Nest]) -> Nest:
+        """Returns the actions by policy as those of the environments."""
+        return dict(actions)
+
+    def in_use(self, policy: str) -> bool:
+        """Returns whether an agent has this policy in the current episode of any environment."""
+        return self.batches.use(policy)
+
+    @property
+    def executed_by(self) -> Mapping[str, int]:
+        """Actions executed in the last step, by policy."""
+        return self.batches.executed_by
+
     def take_episodes(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call."""
         return self.batches.take_episodes()

@@ -14,6 +14,8 @@ from ...named_objects import import_object
 from ...specs import EnvironmentSpec, describe
 from ..batches.tasks import Task
 
+ONLY_AGENT = ""
+"""Name of the agent of an environment that has one, and of the policy that plays for it."""
 _CALLS_TRIED, EPISODES_TRIED = 2000, 100
 """How often a function is called to see what it returns: so often over all agents, for so many episodes at least."""
 

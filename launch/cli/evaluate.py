@@ -111,7 +111,7 @@ def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
     if experiment.evaluation_task is not None:
-        check_tasks(experiment, experiment.agent_specs(), [experiment.evaluation_task])
+        check_tasks(experiment, [experiment.evaluation_task])
 
     def notify(text: str) -> None:
         print(text, file=sys.stderr)

@@ -1,18 +1,23 @@
 """A checked experiment with its layouts and its directory, as every node receives it."""
 
+import dataclasses
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ...data import Layout
+from ...environments import ONLY_AGENT
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..run_directory.layout import RunDirectory
 from .policy_plan import Layouts, PolicyPlan, make_plan
 
 
-class Run(NamedTuple):
-    """A checked experiment and the directory it writes to; every node receives it."""
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A checked experiment and the directory it writes to; every node receives it.
+
+    A run whose environment has one agent has one policy, without a name.
+    """
 
     experiment: Experiment
     layout: Layout
@@ -20,14 +25,18 @@ class Run(NamedTuple):
     directory: RunDirectory
     controlled: bool = False
     """Whether a `Session` controls the run, which then begins with a pause."""
-    policies: Mapping[str, Layout] = {}
-    """The layouts of the policies that learn, by name, if the environment has several agents; else empty."""
+    policies: Mapping[str, Layout] = dataclasses.field(default_factory=dict)
+    """The layouts of the policies that learn, by name; by default, that of the only one."""
     policy: str = ""
     """The policy that this part of the run trains, see `of_policy`; empty for the whole run."""
-    agents: Mapping[str, EnvironmentSpec] = {}
-    """The spec of each agent of the environment, if it has several; else empty."""
+    agents: Mapping[str, EnvironmentSpec] = dataclasses.field(default_factory=dict)
+    """The spec of each agent of the environment; by default, of the only one."""
     start: str = ""
     """Id of this start of the run: a resumed run has another one, a restarted node the same."""
+
+    def __post_init__(self) -> None:
+        if not self.policies:
+            object.__setattr__(self, "policies", {self.policy: self.layout})
 
     @classmethod
     def of(cls, experiment: Experiment, layouts: Layouts, directory: RunDirectory, controlled: bool = False) -> "Run":
@@ -35,16 +44,18 @@ class Run(NamedTuple):
         start = uuid.uuid4().hex
         return cls(experiment, layouts.whole, directory, controlled, layouts.policies, "", layouts.agents, start)
 
-    def plan(self, evaluation: bool = False) -> PolicyPlan | None:
-        """Returns the policies of a run whose environment has several agents; None if it has one.
+    def plan(self, evaluation: bool = False) -> PolicyPlan:
+        """Returns the policies of the run, and which agents they play for.
 
         Args:
           evaluation: whether the mapping of evaluations is meant, not that of training.
         """
-        return make_plan(self.experiment, self.agents, evaluation) if self.agents else None
+        return make_plan(self.experiment, self.agents or {ONLY_AGENT: self.layout.spec}, evaluation)
 
     def of_policy(self, name: str) -> "Run":
         """Returns the run as the nodes of one of its policies see it: with its agent, its layout and its directory."""
+        if name == self.policy:
+            return self
         layout = self.policies[name]
         agent = self.experiment.policies.get(name, self.experiment.agent)
         experiment = self.experiment.for_policy(agent, layout)
@@ -52,8 +63,8 @@ class Run(NamedTuple):
 
     @property
     def parts(self) -> "list[Run]":
-        """The part of every policy that learns; the run itself if its environment has one agent."""
-        return [self.of_policy(name) for name in self.policies] or [self]
+        """The part of every policy that learns; of the only one, the run itself."""
+        return [self.of_policy(name) for name in self.policies]
 
     def name_of(self, label: str, number: int) -> str:
         """Returns the name of a node of this part: `learner/0`, or `learner/red/0` of the policy `red`."""

@@ -1,6 +1,6 @@
 """Checks of an experiment's settings against each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...agents.optimizer_settings import check_own_optimizers
@@ -9,11 +9,16 @@ from ...agents.schedules import check_schedules
 from ...callback_settings import check_callbacks
 from ...callbacks import plain_task
 from ...data import Layout
-from ...environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
+from ...environments import (
+    check_agents_tasks,
+    check_hooks,
+    environment_of_slots,
+    environment_text,
+    is_multi_agent,
+)
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...errors import CallboardError
-from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..nodes.devices import device_count, device_names
 from .curriculum import check_stages
@@ -112,18 +117,18 @@ def check_callbacks_and_tasks(experiment: Experiment) -> None:
         raise CallboardError(f"evaluation_task: {error}") from error
 
 
-def check_tasks(experiment: Experiment, agents: Mapping[str, EnvironmentSpec], tasks: Sequence[Any]) -> None:
+def check_tasks(experiment: Experiment, tasks: Sequence[Any], infos: bool = False) -> None:
     """Rejects tasks that the environment does not take, by making one, if there are any.
 
     Args:
       experiment: the experiment.
-      agents: spec of each agent of the environment; empty if it has one agent.
       tasks: the tasks; None is the environment's own.
+      infos: whether the environment's infos are wanted, too.
     """
-    if agents:
+    if is_multi_agent(experiment.env, experiment.env_options):
         check_agents_tasks(experiment.env, experiment.options_of_env, experiment.agent_options, tasks)
     else:
-        check_hooks(experiment.env, experiment.options_of_env, False, tasks)
+        check_hooks(experiment.env, experiment.options_of_env, infos, tasks)
 
 
 def check_run_conditions(experiment: Experiment, agent: str | None) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from ...agents.registry import agent_name
 from ...data import Layout
-from ...environments import environment_text, is_multi_agent
+from ...environments import ONLY_AGENT, environment_text, is_multi_agent
+from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMapping
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec, describe
 from ..experiment import Experiment
 from ..run_directory.metric_names import POLICY_METRICS
-from .experiment_checks import check_agent, check_tasks
+from .experiment_checks import check_agent, check_run_conditions, check_tasks
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 from .stop_conditions import check_conditions, parse_conditions
@@ -27,6 +28,7 @@ _OF_SEVERAL_AGENTS = (
     "agent_padding",
     "agent_state",
 )
+_OF_ONE_AGENT = ("init_from", "freeze")
 _OF_EACH_POLICY = ("learner/", "replay/", "inference/")
 """Beginnings of the names of metrics that each policy has for itself."""
 _OF_ALL_LEARNERS = ("learner/duplicate_items", "learner/steps_per_second", "learner/waiting_for_data")
@@ -36,11 +38,11 @@ _OF_POLICY = tuple(
 )
 
 
-def check_one_policy(experiment: Experiment) -> None:
-    """Rejects settings that are for environments with several agents, and such environments in a list.
+def check_number_of_agents(experiment: Experiment) -> None:
+    """Rejects settings that are for more agents than the environment has, or for fewer.
 
     Raises:
-      CallboardError: names the first of them.
+      CallboardError: names the first of them, or an environment with several agents in a list.
     """
     for entry in experiment.env if isinstance(experiment.env, tuple) else ():
         if is_multi_agent(entry.name, {**experiment.env_options, **entry.options}):
@@ -48,6 +50,14 @@ def check_one_policy(experiment: Experiment) -> None:
                 f"environments in a list have one agent each, and {environment_text(entry.name)} has several; make it "
                 "the only one"
             )
+    if is_multi_agent(experiment.env, experiment.env_options):
+        for name in _OF_ONE_AGENT:
+            if getattr(experiment, name):
+                raise CallboardError(
+                    f"{name} is for environments with one agent; let a policy play with saved weights instead, as "
+                    "`{weights: RUN@best}`"
+                )
+        return
     for name in _OF_SEVERAL_AGENTS:
         if getattr(experiment, name):
             raise CallboardError(
@@ -56,10 +66,10 @@ def check_one_policy(experiment: Experiment) -> None:
             )
 
 
-def check_all_policies(
+def check_policies_learn(
     experiment: Experiment, agents: Mapping[str, EnvironmentSpec], learners_here: int | None
 ) -> Layouts:
-    """Rejects an experiment with several agents that cannot work.
+    """Rejects an experiment whose policies cannot play or learn.
 
     Args:
       experiment: the experiment.
@@ -71,12 +81,6 @@ def check_all_policies(
     """
     check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
     plan, evaluated = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
-    for setting in ("init_from", "freeze"):
-        if getattr(experiment, setting):
-            raise CallboardError(
-                f"{setting} is for environments with one agent; let a policy play with saved weights instead, as "
-                "`{weights: RUN@best}`"
-            )
     for name in plan.policies:
         if name not in {**plan.slots, **evaluated.slots}:
             raise CallboardError(
@@ -86,7 +90,7 @@ def check_all_policies(
     _check_spaces(plan, evaluated)
     _check_conditions(experiment, plan, evaluated)
     tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
-    check_tasks(experiment, agents, tasks)
+    check_tasks(experiment, tasks, bool(parse_episode_metrics(experiment.episode_metrics)))
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts: dict[str, Layout] = {}
@@ -110,6 +114,9 @@ def _of_function(plan: PolicyPlan) -> str:
 
 def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: PolicyPlan) -> None:
     """Rejects conditions on metrics of single policies and agents that can never hold."""
+    if ONLY_AGENT in plan.learning:
+        check_run_conditions(experiment, agent_name(plan.learning[ONLY_AGENT]))
+        return
     inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
     nodes = (experiment.replay_shards, inference_nodes, experiment.evaluator)
     stages = [stage.when for stage in experiment.curriculum if stage.when is not None]
@@ -174,9 +181,11 @@ def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:
 
 @contextlib.contextmanager
 def _naming(policy: str, agents: int = 1) -> Iterator[None]:
-    """Adds the name of a policy to errors about it, and for how many agents of an environment it plays."""
+    """Adds the name of a policy, if it has one, to errors about it, and for how many agents it plays."""
     try:
         yield
     except CallboardError as error:
+        if not policy:
+            raise
         plays = f", which plays for {agents} agents of each environment" if agents > 1 else ""
         raise CallboardError(f"the policy {policy!r}{plays}: {error}") from error

@@ -1,13 +1,14 @@
 """Which policies a run has, which agents of the environment they may control, and the layout of each."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...agents.agent import Agent
 from ...data import Layout
+from ...environments import ONLY_AGENT
 from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots, parse_mapping, policy_slots
 from ...errors import unknown
 from ...specs import EnvironmentSpec
@@ -19,16 +20,16 @@ class Layouts(NamedTuple):
     """What the nodes of a run have to know of its environment, found by making it once."""
 
     whole: Layout
-    """The layout of the run, without its record and state; with several agents that of the first policy that learns."""
-    policies: Mapping[str, Layout] = {}
-    """The layout of each policy that learns, if the environment has several agents; else empty."""
-    agents: Mapping[str, EnvironmentSpec] = {}
-    """The spec of each agent of the environment, if it has several; else empty."""
+    """The layout of the run, without its record and state: that of the first policy that learns."""
+    policies: Mapping[str, Layout]
+    """The layout of each policy that learns."""
+    agents: Mapping[str, EnvironmentSpec]
+    """The spec of each agent of the environment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyPlan:
-    """The policies of a run whose environment has several agents.
+    """The policies of a run; one without a name if its environment has one agent.
 
     Attributes:
       policies: all policies, by name.
@@ -57,6 +58,10 @@ class PolicyPlan:
     def layout_in(self, experiment: Experiment, policy: str) -> Layout:
         """Returns the layout of a policy in an experiment with this plan."""
         return self.layout(policy, experiment.layout(self.slots[policy].spec))
+
+    def acting_layout_in(self, experiment: Experiment, policy: str) -> Layout:
+        """Returns that layout for acting only, see `Experiment.acting_layout`."""
+        return self.layout(policy, experiment.acting_layout(self.slots[policy].spec))
 
 
 class MemberMapping:
@@ -108,7 +113,7 @@ def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], eval
       CallboardError: an agent has no policy, a policy no agent, a name is unknown, or the agents of a policy have
         different spaces.
     """
-    policies: dict[str, Policy] = dict(experiment.policies) or {SHARED: experiment.agent}
+    policies = policies_of(experiment, specs)
     mapping = experiment.mapping
     if evaluation and experiment.evaluation_mapping is not None:
         mapping = experiment.evaluation_mapping
@@ -122,6 +127,11 @@ def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], eval
     names = [name for name in used if any(name in of_agent for of_agent in parsed.policies_of.values())]
     learning = learning_policies(policies, experiment.trained)
     return PolicyPlan(policies, learning, policy_slots(names, tuple(specs), specs, parsed), parsed)
+
+
+def policies_of(experiment: Experiment, agents: Collection[str]) -> dict[str, Policy]:
+    """Returns the policies of an experiment by name; where it names none, one for all agents of its environment."""
+    return dict(experiment.policies) or {ONLY_AGENT if ONLY_AGENT in agents else SHARED: experiment.agent}
 
 
 def _named_in(mapping: Any) -> set[str] | None:

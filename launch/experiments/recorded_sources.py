@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from ...agents.registry import agent_name
+from ...environments import ONLY_AGENT
 from ...environments.recorded import RecordedData, open_data, parse_sources
 from ...environments.recorded.episode_feed import shares_of
 from ...environments.recorded.recorded_data import check_fits
@@ -43,7 +44,7 @@ def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
     _check_share(experiment)
     if not dataset_texts(experiment):
         return
-    if layouts.agents:
+    if ONLY_AGENT not in layouts.agents:
         raise CallboardError("a dataset is for an environment with one agent: leave dataset out")
     _replay_of(experiment)
     for one in open_sources(experiment)[0]:

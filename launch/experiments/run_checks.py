@@ -1,21 +1,16 @@
 """The checks of a whole experiment, before anything starts."""
 
-from ...agents.registry import agent_name
-from ...environments import check_hooks
-from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...setting_types import check_ranges
 from ..experiment import Experiment
 from ..loggers.metric_logger import check_loggers, require_package
 from .experiment_checks import (
-    check_agent,
     check_callbacks_and_tasks,
     check_evaluations,
     check_node_counts,
     check_run_conditions,
     check_shares,
-    check_tasks,
 )
-from .policy_checks import check_all_policies, check_one_policy
+from .policy_checks import check_number_of_agents, check_policies_learn
 from .policy_plan import Layouts
 from .policy_server_settings import check_policy_server
 from .warm_start_settings import check_parts
@@ -54,14 +49,5 @@ def check_experiment(experiment: Experiment, learners_here: int | None = None) -
       CallboardError: names the problem and a valid value, in one line.
     """
     check_settings(experiment)
-    agents = experiment.agent_specs()
-    if agents:
-        return check_all_policies(experiment, agents, learners_here)
-    check_one_policy(experiment)
-    layout = experiment.layout()
-    watched = bool(parse_episode_metrics(experiment.episode_metrics))
-    check_hooks(experiment.env, experiment.options_of_env, watched, ())
-    check_tasks(experiment, {}, [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task])
-    check_run_conditions(experiment, agent_name(experiment.agent))
-    check_agent(experiment, layout, learners_here)
-    return Layouts(layout)
+    check_number_of_agents(experiment)
+    return check_policies_learn(experiment, experiment.agent_specs(), learners_here)

@@ -264,7 +264,7 @@ class ProgramNode(lp.PyClassNode):
     def move_to(self, directory: RunDirectory) -> None:
         """Makes the node write to another run directory; must be called before `make_node`."""
         run = self._arguments["run"]
-        self._arguments["run"] = run._replace(directory=directory.of_policy(run.policy) if run.policy else directory)
+        self._arguments["run"] = dataclasses.replace(run, directory=directory.of_policy(run.policy))
 
     def make_node(self, context: NodeContext) -> Node:
         context.guard.allow(self.policy.hosts)

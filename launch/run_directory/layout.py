@@ -60,7 +60,9 @@ class RunDirectory:
     """The directory of the whole run, as it was when its launcher locked it; None if that is not checked."""
 
     def of_policy(self, name: str) -> "RunDirectory":
-        """Returns the directory of one of several policies of the run."""
+        """Returns the directory of a policy of the run; the run's own of the only policy, which has no name."""
+        if not name:
+            return self
         below = f"{POLICIES}/{name}"
         url = f"{self.url}/{below}" if self.url else ""
         return RunDirectory(self.path / below, self.host, url, identity=self.identity)

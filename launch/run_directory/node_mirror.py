@@ -45,7 +45,7 @@ class Mirror:
         self._label, self._number = kind_of(node), number_of(node)
         policy = policy_of(node)
         self._below = f"{POLICIES}/{policy}/" if policy else ""
-        self._of_node = directory.of_policy(policy) if policy else directory
+        self._of_node = directory.of_policy(policy)
         self._log = str(directory.log(node).relative_to(directory.path))
         self._notify = notify
         self._keep = keep if self._label == "learner" else KEPT

@@ -24,7 +24,7 @@ def begun(run: Run) -> Iterator[None]:
       CallboardError: the directory cannot be written.
     """
     directory = run.directory
-    parts = [run, *(run.parts if run.policies else [])]
+    parts = [run, *(part for part in run.parts if part is not run)]
     try:
         if directory.replaces:
             remove_run(directory)

@@ -143,8 +143,7 @@ def prepared_run(
 
 def _check_own_networks(experiment: Experiment, layouts: Layouts, launcher: Launcher) -> None:
     """Makes networks that contain parts of the user's own, which are refused only when they are made."""
-    policies = layouts.policies or {"": layouts.whole}
-    for name, layout in policies.items():
+    for name, layout in layouts.policies.items():
         agent = experiment.policies.get(name, experiment.agent)
         if not any(_names_object(value) for key, value in values_of(agent).items() if key.startswith("network.")):
             continue

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...environments import BatchedEnvironment, environment_seeds
+from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds
 from ...environments.batches.episode_metrics import parse_episode_metrics
-from ...environments.multi_agent.joint_batch import JointBatch
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
 from ...errors import CallboardError
 from ...setting_types import check_ranges
@@ -157,8 +156,10 @@ def play_episodes(
     """
     envs = experiment.evaluation_batch(episodes)
     environment, policy = setup.make(experiment, envs)
-    joint = environment if isinstance(environment, JointBatch) else None
     if record is not None:
+        if ONLY_AGENT not in setup.plan.slots:
+            environment.close()
+            raise CallboardError("episodes of several agents are recorded in training alone: leave the recording out")
         environment = _recorded(experiment, environment, record, episodes // envs, notify)
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
@@ -167,8 +168,7 @@ def play_episodes(
     try:
         played = evaluate(environment, policy, episodes, watch.stopped, watch.episode_ended)
         found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)
-        if joint is not None:
-            found |= joint_evaluation_metrics(joint.take_episodes(), episodes // envs)
+        found |= joint_evaluation_metrics(policy.view.take_episodes(), episodes // envs)
         steps, reward = (sum(getattr(one, name) for one in played) for name in ("length", "episode_return"))
         return Played(played, found, steps, reward)
     finally:
@@ -183,9 +183,6 @@ def _recorded(
     notify: Callable[[str], None],
 ) -> BatchedEnvironment:
     """Returns environments that append their first `quota` episodes each to a data set."""
-    if isinstance(environment, JointBatch):
-        environment.close()
-        raise CallboardError("episodes of several agents are recorded in training alone: leave the recording out")
     try:
         files = EpisodeFiles(folder, environment.spec, recorded_metadata(experiment), math.inf)
     except CallboardError:

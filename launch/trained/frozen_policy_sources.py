@@ -70,13 +70,11 @@ def check_frozen_policies(experiment: Experiment, agents: Mapping[str, Environme
 
     Args:
       experiment: the experiment.
-      agents: spec of each agent of the environment; empty if it has one agent.
+      agents: spec of each agent of the environment.
 
     Raises:
       CallboardError: one does not exist, is damaged, or was trained with other spaces.
     """
-    if not agents:
-        return
     plans = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
     specs: dict[str, list[EnvironmentSpec]] = {}
     for plan in plans:

@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ...agents.agent import Policy
-from ...data import Layout
+from ...environments import ONLY_AGENT
 from ...errors import CallboardError
 from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.policy_plan import PolicyPlan, make_plan
 from ..experiments.policy_settings import FrozenPolicy, Snapshots
-from ..nodes.acting.frozen_policies import make_frozen_policies
-from ..nodes.evaluation.evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
-from ..nodes.evaluation.evaluator_setup import evaluation_mode
+from ..nodes.evaluation.evaluation_setup import EvaluationSetup, make_evaluated_policies
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
 from .frozen_policy_sources import frozen_agent, read_frozen
-from .saved_policies import policy_file, restored_policy
+from .saved_policies import policy_file
 from .saved_spaces import check_same_spaces
 
 
@@ -36,37 +34,29 @@ def saved_setup(
       CallboardError: there is no such checkpoint, or it is damaged.
     """
     agents = experiment.agent_specs()
-    if not agents:
-        weights = policy_file(run_directory, checkpoint)
-        layout = experiment.acting_layout()
-        _check_environment(run_directory, layout)
-        return OnePolicySetup(restored_policy(experiment, layout, weights), layout), weights
-    if not run_directory.policies:
+    if ONLY_AGENT not in agents and not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
     plan = make_plan(experiment, agents, evaluation=True)
     directories = {name: run_directory.of_policy(name) for name in plan.learning if name in plan.slots}
     files = {
         name: policy_file(directory, checkpoint, list(directories.values())) for name, directory in directories.items()
     }
-
     for name, directory in directories.items():
-        _check_environment(directory, plan.layout_in(experiment, name))
+        check_same_spaces(
+            directory,
+            plan.slots[name].spec,
+            "the policy cannot act in this environment",
+            "name one with the same spaces",
+        )
 
     def load(name: str, policy: Policy) -> None:
         load_weights(files[name], policy.variables)
 
-    return _several_policies(experiment, plan, run_directory, load), next(iter(files.values()))
-
-
-def _check_environment(directory: RunDirectory, layout: Layout) -> None:
-    """Rejects an environment on which the policy in a directory cannot act."""
-    check_same_spaces(
-        directory, layout.spec, "the policy cannot act in this environment", "name one with the same spaces"
-    )
+    return _with_weights(experiment, plan, run_directory, load), next(iter(files.values()))
 
 
 def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> EvaluationSetup:
-    """Returns the policies of a run with several, with environments.
+    """Returns the policies of a run as they are now, with environments.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
@@ -74,15 +64,13 @@ def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mappin
       weights: weights of the policies that learn, by policy and by name.
     """
     plan = make_plan(experiment, run.agents, evaluation=True)
-    return _several_policies(
-        experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name])
-    )
+    return _with_weights(experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name]))
 
 
-def _several_policies(
+def _with_weights(
     experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
-) -> SeveralPoliciesSetup:
-    """Returns the policies of a run with several, with environments.
+) -> EvaluationSetup:
+    """Returns the policies of a run with weights, and environments.
 
     Args:
       experiment: experiment of the run.
@@ -90,15 +78,10 @@ def _several_policies(
       run_directory: has the snapshots.
       load: assigns the weights of a policy that learns, given its name and the policy.
     """
-    policies: dict[str, tuple[Policy, Layout]] = {}
-    for name, agent in plan.learning.items():
-        if name in plan.slots:
-            layout = plan.layout_in(experiment, name)
-            policy = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent))
-            load(name, policy)
-            policies[name] = policy, layout
     saved = {name: frozen_agent(policy) for name, policy in plan.saved.items()}
-    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
+    policies, frozen = make_evaluated_policies(experiment, plan, saved)
+    for name, (policy, _) in policies.items():
+        load(name, policy)
     members: dict[str, list[str]] = {}
     for name, (policy, layout) in frozen.items():
         of_policy, _, number = name.partition("/")
@@ -122,4 +105,4 @@ def _several_policies(
     def choose(policy: str, rng: np.random.Generator) -> str:
         return members[policy][int(rng.integers(len(members[policy])))]
 
-    return SeveralPoliciesSetup(plan, policies, choose)
+    return EvaluationSetup(plan, policies, choose)

@@ -16,7 +16,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..experiments.policy_plan import make_plan
-from ..nodes.evaluation.evaluation_setup import EnvironmentsOnly, EvaluationSetup
+from ..nodes.evaluation.evaluation_setup import EvaluationSetup
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 from .video_files import FRAMES_PER_SECOND, even, video_file
 
@@ -125,7 +125,7 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
 
     Args:
       experiment: the experiment.
-      agents: spec of each agent of the environment, if it has several.
+      agents: spec of each agent of the environment.
 
     Raises:
       CallboardError: in one line.
@@ -134,7 +134,7 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
     if not wanted:
         return
     try:
-        setup = EnvironmentsOnly(make_plan(experiment, agents, evaluation=True) if agents else None)
+        setup = EvaluationSetup(make_plan(experiment, agents, evaluation=True), {})
         for name in wanted:
             environment = (
                 make_drawing(experiment, setup, hidden=experiment.render is None)[0]

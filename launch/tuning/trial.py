@@ -280,7 +280,7 @@ class TrialMonitor:
 
     def _copy_checkpoint(self, policy: str, learner_step: int, folder: pathlib.Path) -> bool:
         """Copies a policy's newest checkpoint; returns False if there is none of this step or later."""
-        directory = self._directory.of_policy(policy) if policy else self._directory
+        directory = self._directory.of_policy(policy)
         latest = Checkpoints(directory).latest()
         if latest is None or step_of(latest) < learner_step:
             return False

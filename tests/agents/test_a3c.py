@@ -7,11 +7,12 @@ import pytest
 import tensorflow as tf
 import tree
 from ppo_samples import CONTINUOUS, DISCRETE, layout_of
+from recording_actor import Actor
 from small_worlds import weights_of
 
 from callboard.agents.a2c import A2C
 from callboard.agents.a3c import A3C, A3CNetworks
-from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.metric_names import LEARNER_METRICS
 from callboard.data import Sample, Version
 from callboard.environments import make

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
+from recording_actor import Actor
 
-from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate, policy_seed
+from callboard.agents.acting import CompiledPolicy, Episode, EpisodeTracker, evaluate, policy_seed
 from callboard.data import Layout, Timestep, Version
 from callboard.environments import BatchedEnvironment
 from callboard.errors import CallboardError

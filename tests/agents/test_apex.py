@@ -11,9 +11,10 @@ import small_worlds
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from recording_actor import Actor
 from small_worlds import ACTIONS, SPEC, Corridor, weights_of
 
-from callboard.agents.acting import Actor, CompiledPolicy, timestep_spec, trace_layout
+from callboard.agents.acting import CompiledPolicy, timestep_spec, trace_layout
 from callboard.agents.apex import Apex, ApexExtras
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch

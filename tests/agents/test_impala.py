@@ -8,9 +8,10 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 from impala_samples import log_softmax, random_sample
+from recording_actor import Actor
 from small_worlds import ACTIONS, FINAL_SHOWN, INTERFACES, SPEC, Ending, FixedNetwork, layout_of, reward_of
 
-from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.impala import Impala, ImpalaExtras
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError

@@ -9,9 +9,10 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
+from recording_actor import Actor
 from small_worlds import FixedNetwork
 
-from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.learning.ppo_rollout import observation_values
 from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo

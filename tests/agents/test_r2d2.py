@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from recording_actor import Actor
 from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
-from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.policies.network_inputs import Carried, sequence_inputs
 from callboard.agents.policies.r2d2_policy import R2D2Extras
 from callboard.agents.r2d2 import R2D2

@@ -19,6 +19,7 @@ import ray
 from ....agents.agent import Policy
 from ....agents.weights import WeightClient, pack_weights
 from ....deadlines import Deadline
+from ....environments import ONLY_AGENT
 from ....errors import CallboardError
 from ....replay import ReplayHandle
 from ...experiment import Experiment
@@ -112,8 +113,8 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
     experiment = with_absolute_sources(experiment)
-    layout, policies, _ = check_experiment(experiment, learners_here=0)
-    if policies:
+    layout, _, agents = check_experiment(experiment, learners_here=0)
+    if ONLY_AGENT not in agents:
         raise CallboardError("rollout tasks act with one policy in environments with one agent; use the launcher ray")
     check_warm_start(experiment, layout, new=not resume)
     if experiment.inference != "local":
@@ -160,9 +161,20 @@ def rollout(parts: Parts, index: int, steps: float = math.inf) -> int:
     if index not in range(actors):
         raise CallboardError(f"rollout {index!r} does not exist; the experiment has actors 0 to {actors - 1}")
     _check_steps(steps)
-    shared = {"run": parts.run, "coordinator": parts.coordinator, "replay": parts.replay, "learner": parts.weights}
     host = NodeHost()
-    host.start(RolloutNode, f"actor/{index}", POLICIES["actor"], index=index, limit=steps, **shared)
+    host.start(
+        RolloutNode,
+        f"actor/{index}",
+        POLICIES["actor"],
+        index=index,
+        limit=steps,
+        run=parts.run,
+        coordinator=parts.coordinator,
+        learners={ONLY_AGENT: parts.weights},
+        replays={ONLY_AGENT: parts.replay},
+        inference={},
+        recorders={},
+    )
     _run(host, [parts.coordinator, *parts.replay])
     return host.node.environment_steps
 

@@ -212,8 +212,9 @@ class RayNode:
         # An earlier incarnation may have been killed here.
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
-        for part in (directory, *map(directory.of_policy, incarnation.run.policies)):
-            part.create()
+        directory.create()
+        for policy in incarnation.run.policies:
+            directory.of_policy(policy).create()
         keep = incarnation.run.experiment.keep_checkpoints
         mirror = Mirror(Storage(url), name, directory, lambda text: self._send("message", text), keep)
         mirror.fetch()

@@ -1,19 +1,22 @@
 """Environments and compiled policies of an experiment, for nodes and tools that act."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from ....agents.acting import CompiledPolicy
-from ....agents.agent import Mode
+from ....agents.acting import BatchPolicy, CompiledPolicy, policy_seed
+from ....agents.agent import Mode, Policy
+from ....agents.policies.joint_policy import UniformPolicy
 from ....data import Layout
-from ....environments import BatchedEnvironment, environment_seeds, for_evaluation, make
+from ....environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, for_evaluation, make
 from ....environments.multi_agent.joint_batch import JointBatch
 from ....environments.multi_agent.policy_batches import make_policy_batches
-from ....environments.multi_agent.policy_slots import PolicyMapping
+from ....environments.multi_agent.policy_view import OneAgentView, PolicyView
 from ...experiment import Experiment
+from ...experiments.policy_plan import MemberMapping, PolicyPlan, members_of
+from ...experiments.policy_settings import RandomPolicy
 
 
 def make_environments(
@@ -45,38 +48,77 @@ def make_environments(
     return environments
 
 
-def make_joint_environments(
+def make_view(
     experiment: Experiment,
     role: Literal["actor", "evaluator"],
     first_slot: int,
     count: int,
-    mapping: PolicyMapping,
-    policies: Sequence[str],
-    counted: Sequence[str],
+    plan: PolicyPlan,
+    choose: Callable[[str, np.random.Generator], str],
     incarnation: int = 0,
-) -> JointBatch:
-    """Makes the environments of `make_environments`, if they have several agents.
+    warn: Callable[[str], object] = logging.warning,
+) -> tuple[BatchedEnvironment, PolicyView]:
+    """Makes the environments of `make_environments` for the policies of a plan, however many agents they have.
 
     The arguments that are not listed are those of `make_environments`.
 
     Args:
-      mapping: chooses the policy of each agent.
-      policies: names of all policies.
-      counted: the policies whose agents' rewards count.
+      plan: the policies, and which agents they play for.
+      choose: returns the member of a policy of snapshots to play with, see `MemberMapping`.
+
+    Returns:
+      The environments, and how the policies see them.
     """
+    if ONLY_AGENT in plan.slots:
+        return make_environments(experiment, role, first_slot, count, incarnation, warn), OneAgentView()
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.options_of_env
     actor = first_slot // experiment.envs_per_actor if role == "actor" else None
     if role == "evaluator":
         env, options = for_evaluation(env, options)
     assert not isinstance(env, Sequence) or isinstance(env, str)
-    batches = make_policy_batches(
-        env, count, seeds, options, mapping, policies, slots, actor, **experiment.agent_options
-    )
-    environments = JointBatch(batches, counted)
+    members = members_of(plan.policies)
+    names = [member for name in plan.slots for member in members.get(name, (name,))]
+    mapping = MemberMapping(plan.mapping, members, choose)
+    batches = make_policy_batches(env, count, seeds, options, mapping, names, slots, actor, **experiment.agent_options)
+    environments = JointBatch(batches, list(plan.learning))
     if role == "evaluator" and experiment.evaluation_task is not None:
         environments.set_task(experiment.evaluation_task)
-    return environments
+    return environments, environments
+
+
+def acting_policies(
+    plan: PolicyPlan,
+    policies: Mapping[str, tuple[Policy, Layout]],
+    seed: int,
+    first_env: int,
+    envs: int,
+    incarnation: int = 0,
+) -> dict[str, BatchPolicy]:
+    """Compiles policies for their slots in a batch of environments.
+
+    Args:
+      plan: the plan of the run.
+      policies: policies with their layouts, by name; of snapshots, by the names of the members.
+      seed: the run's seed.
+      first_env: index of the first environment among those of the run.
+      envs: number of environments.
+      incarnation: number of earlier incarnations of the node.
+
+    Returns:
+      Those policies, and the random ones.
+    """
+    members = members_of(plan.policies)
+    acting: dict[str, BatchPolicy] = {}
+    for name, slots in plan.slots.items():
+        first, count = first_env * len(slots.agents), envs * len(slots.agents)
+        if isinstance(plan.policies[name], RandomPolicy):
+            acting[name] = UniformPolicy(slots.spec, count, policy_seed(seed, first, incarnation))
+        for member in members.get(name, (name,)):
+            if member in policies:
+                policy, layout = policies[member]
+                acting[member] = CompiledPolicy(policy, layout, np.arange(first, first + count), seed, incarnation)
+    return acting
 
 
 def compile_policy(

@@ -1,22 +1,44 @@
-"""The actor node: steps its environments with the newest weights and writes the records to replay."""
+"""The actor node: steps its environments, in which the policies of the run act, and has records of it written."""
 
 import logging
 from collections.abc import Mapping, Sequence
 
-from ....agents.acting import Actor, trace_layout
-from ....agents.agent import Policy
-from ....agents.weights import WeightClient
-from ....replay import Heartbeat
+from ....agents.acting import BatchPolicy, Stepper
+from ....agents.agent import Agent, Mode, Policy
+from ....environments import BatchedEnvironment, environment_seeds
+from ....environments.multi_agent.policy_view import PolicyView
+from ....environments.recorded import EpisodeRecorder
+from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...node_names import metric_of
+from ..episodes.joint_episodes import JointEpisode
 from ..node import NodeContext, NodeHandle
-from .acting_setup import compile_policy
-from .actor_writer import ActorWriter, act_once
+from ..recorded.episode_sender import make_recorder
+from ..reports.reporting import Report
+from .acting_setup import acting_policies, make_view
 from .environment_node import POLL_SECONDS, EnvironmentNode
-from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+from .frozen_policies import fetch_frozen_agents, make_frozen_policies
+from .opponents import Opponents
+from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
 
 
 class ActorNode(EnvironmentNode):
-    """An actor that computes its actions itself, for the slots from `index * envs_per_actor` on."""
+    """An actor for the environments from `index * envs_per_actor` on.
+
+    `policy_actors` act for the policies that learn: with central inference each through its inference node, and
+    otherwise here, as all others do.
+
+    Args:
+      context: context of the node.
+      run: the run.
+      index: index of the actor.
+      coordinator: handle of the coordinator.
+      learners: handles of the learners, by policy; of policies that act elsewhere only where some do not learn, whose
+        weights learners serve.
+      replays: handles of the replay shards of the policies that act here, by policy.
+      inference: handles of the inference nodes that act for policies, by policy.
+      recorders: handles of the nodes that record episodes, by policy.
+    """
 
     def __init__(
         self,
@@ -24,80 +46,183 @@ class ActorNode(EnvironmentNode):
         run: Run,
         index: int,
         coordinator: NodeHandle,
-        learner: NodeHandle,
-        replay: Sequence[NodeHandle],
-        recorder: NodeHandle | None = None,
+        learners: Mapping[str, NodeHandle],
+        replays: Mapping[str, Sequence[NodeHandle]],
+        inference: Mapping[str, NodeHandle],
+        recorders: Mapping[str, NodeHandle],
     ):
-        super().__init__(context, run, index, coordinator, recorder)
-        self._learner = learner
-        self._replay_handle = self.replay_handle(replay)
-        self._shard = run.layout.shard_of(index)
-        self._shard_name = replay[self._shard].name
-        self._actor: Actor | None = None
-        self._policy: Policy | None = None
-        self._writer: ActorWriter | None = None
+        super().__init__(context, run, index, coordinator)
+        self._plan = run.plan()
+        self._learners = learners
+        self._replays = replays
+        self._inference = inference
+        self._recorder_handles = recorders
+        self._recorders: dict[str, EpisodeRecorder] = {}
+        self._actors: dict[str, PolicyActor] = {}
+        self._frozen: dict[str, BatchPolicy] = {}
+        self._opponents: Opponents | None = None
+        self._view: PolicyView | None = None
+        self._joint_episodes: list[JointEpisode] = []
+        self._agent_steps: dict[str, int] = {}
 
     @property
     def items_written(self) -> int:
-        return self._writer.items_written if self._writer else 0
+        return sum(actor.items_written for actor in self._actors.values())
+
+    def items_written_for(self, policy: str) -> int:
+        return self._actors[policy].items_written
 
     def setup(self) -> None:
-        experiment, agent = self._experiment, self._experiment.agent
         self.context.progress.works_slowly("building networks")
-        networks = agent.make_networks(self._layout)
         incarnation = self.reporter.incarnation()
         if incarnation is None:
             return
+        experiment, plan = self._experiment, self._plan
+        saved = fetch_frozen_agents(plan, self._learners.values(), self.context)
+        if saved is None:
+            return
+        self.context.progress.works_slowly("building networks")
+        frozen = make_frozen_policies(experiment, plan, saved, _training_mode)
+        envs = experiment.envs_per_actor
+        self._frozen = acting_policies(plan, frozen, experiment.seed, self.first_slot, envs, incarnation)
+        variables = {name: policy.variables for name, (policy, _) in frozen.items()}
+        self._opponents = Opponents(list(self._learners.values()), variables, self.context)
         environment = self.make_environment(incarnation)
         self.context.progress.works_slowly("building networks")
-        policy = compile_policy(
-            experiment, self._layout, networks, "train", self.first_slot, experiment.envs_per_actor, incarnation
-        )
-        self._layout = trace_layout(agent, self._layout, networks)
-        self._weights = WeightClient(self._learner.client(CALL_SECONDS), policy.policy.variables)
+        actors = {name: self._make_actor(name, incarnation) for name in self._run.policies}
         self.begin_reports()
-        if not wait_for_weights(self._weights, self._learner, self.context):
+        local = [actor for actor in actors.values() if isinstance(actor, LocalPolicyActor)]
+        if not all(actor.wait_for_weights() for actor in local) or not self._opponents.wait():
             return
-        if not self.reporter.wait_for(self._shard_name):
+        shards = [of_policy[self._layout.shard_of(self._index)].name for of_policy in self._replays.values()]
+        if not self.reporter.wait_for(*(node.name for node in self._inference.values()), *shards):
             return
         self.context.progress.works_slowly("connecting to replay")
-        self._writer = ActorWriter(
-            agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data, networks
-        )
+        for actor in local:
+            actor.connect()
         self.take_task()
-        self._actor = Actor(environment, policy, self._writer)
-        self._policy, self._stepper = policy.policy, self._actor.stepper
+        stepper = Stepper(environment)
+        for name, handle in self._recorder_handles.items():
+            self._recorders[name] = self._make_recorder(name, handle, incarnation)
+        self._begin(stepper, actors)
+        self._actors, self._stepper = actors, stepper
         logging.info("first action")
         if not self.context.cooperative:
-            Heartbeat(self._replay_handle, self.context.stop, [self._shard])
-            fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
+            self._opponents.fetch_in_background()
 
-    def seconds_waited(self) -> dict[str, float]:
-        return {} if self._writer is None else {"replay to take data": self._writer.seconds_waited}
-
-    def weights_step(self) -> int | None:
-        return None if self._actor is None or self._weights.version is None else self._weights.version.step
-
-    def policies_here(self) -> Mapping[str, Policy]:
-        return {} if self._policy is None else {"": self._policy}
+    def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
+        assert self._opponents is not None
+        environment, self._view = make_view(
+            experiment,
+            "actor",
+            self.first_slot,
+            experiment.envs_per_actor,
+            self._plan,
+            self._opponents.choose,
+            incarnation,
+            # All actors see the same kind of environment: one of them is enough on the screen.
+            self.context.notify if self._index == 0 else logging.warning,
+        )
+        return environment
 
     def step(self) -> None:
-        """Takes one timestep if replay, the agent's pacing and the run's step limit allow it."""
-        if self._actor is None or self._writer is None:
+        """Takes one timestep if all policies can act and the run's step limit allows it."""
+        stepper, view, opponents = self._stepper, self._view, self._opponents
+        if stepper is None or view is None or opponents is None:
             return
-        cooperative, stop = self.context.cooperative, self.context.stop
-        if cooperative:
-            self._weights.fetch()
-        episodes = act_once(self._actor, self._writer, self._weights, self.may_step, self.context.progress.waits)
-        if episodes is not None:
-            self.add_episodes(episodes)
-            if cooperative:
-                # Otherwise what the other nodes do in their turns would depend on timing.
-                self._writer.flush(stop)
-        elif not cooperative:
-            stop.wait(POLL_SECONDS)
+        timesteps = view.split(stepper.timestep)
+        for name, actor in self._actors.items():
+            if not actor.ready(timesteps[name], self.context.progress.waits):
+                if actor.lost:
+                    # Its inference node was restarted and has lost the state before the newest observations.
+                    stepper.begin()
+                    self._begin(stepper, self._actors)
+                elif not self.context.cooperative:
+                    self.context.stop.wait(POLL_SECONDS)
+                return
+        if not self.may_step():
+            for actor in self._actors.values():
+                actor.send_remaining()
+            return
+        if self.context.cooperative:
+            opponents.fetch()
+        opponents.apply(view.in_use)
+        actions = {name: actor.act(timesteps[name]) for name, actor in self._actors.items()}
+        for name, policy in self._frozen.items():
+            if view.in_use(name):
+                actions[name] = policy(timesteps[name])[0]
+        players = {name: opponents.player(name) for name in self._frozen}
+        episodes = stepper.step(view.join(actions))
+        following = view.split(stepper.timestep)
+        for name, actor in self._actors.items():
+            actor.record(following[name])
+        for name, recorder in self._recorders.items():
+            recorder.step(actions[name], following[name])
+        for name, count in view.executed_by.items():
+            self._agent_steps[name] = self._agent_steps.get(name, 0) + count
+        self.add_episodes(episodes)
+        for ended in view.take_episodes():
+            by_agent = {agent: players.get(policy, policy) for agent, policy in ended.policies.items()}
+            self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent, ended.task))
 
     def finish(self) -> None:
         super().finish()
-        if self._writer is not None:
-            self._writer.close()
+        for recorder in self._recorders.values():
+            recorder.close()
+        for actor in self._actors.values():
+            actor.close()
+
+    def seconds_waited(self) -> dict[str, float]:
+        local = [actor for actor in self._actors.values() if isinstance(actor, LocalPolicyActor)]
+        return {"replay to take data": sum(actor.seconds_waited for actor in local)} if local else {}
+
+    def policies_here(self) -> Mapping[str, Policy]:
+        local = {name: actor for name, actor in self._actors.items() if isinstance(actor, LocalPolicyActor)}
+        return {name: actor.policy for name, actor in local.items()}
+
+    def weights_step(self) -> int | None:
+        steps = [actor.weights_step for actor in self._actors.values()]
+        return steps[0] if len(steps) == 1 else None
+
+    def collect(self) -> Report:
+        ended, self._joint_episodes = self._joint_episodes, []
+        report = super().collect()
+        steps = {metric_of(name, "agent_steps"): count for name, count in self._agent_steps.items()}
+        return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
+
+    def _make_actor(self, name: str, incarnation: int) -> PolicyActor:
+        part = self._run.of_policy(name)
+        if name in self._inference:
+            return RemotePolicyActor(part, self._index, incarnation, self.context, self._inference[name])
+        return LocalPolicyActor(
+            part,
+            self._index,
+            incarnation,
+            self.context,
+            self._learners[name],
+            self.replay_handle(self._replays[name]),
+            lambda learner: self.seconds_short_of_data(learner, name),
+            # Where all learners have made their last steps, the run ends.
+            lambda: self.has_finished(name) and not self.reporter.state.stopping,
+        )
+
+    def _make_recorder(self, name: str, handle: NodeHandle, incarnation: int) -> EpisodeRecorder:
+        layout = self._run.of_policy(name).layout
+        seeds: list[int | None] = [None] * layout.envs_per_actor
+        if len(self._plan.mapping.policies_of) == 1:
+            # Several agents share the seed of their environment, which is then not theirs alone.
+            seeds = list(environment_seeds(self._experiment.seed, "actor", self.first_slot, len(seeds), incarnation))
+        return make_recorder(self.context, layout.spec, seeds, handle)
+
+    def _begin(self, stepper: Stepper, actors: Mapping[str, PolicyActor]) -> None:
+        assert self._view is not None
+        timesteps = self._view.split(stepper.timestep)
+        for name, actor in actors.items():
+            actor.begin(timesteps[name])
+        for name, recorder in self._recorders.items():
+            recorder.begin(timesteps[name])
+
+
+def _training_mode(agent: Agent) -> Mode:
+    """Returns how a frozen policy acts in training: with random actions if its agent learns a distribution of them."""
+    return "sample" if "sample" in agent.modes() else "evaluate"

@@ -6,46 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ....agents import Agent
-from ....agents.acting import Actor, Episode
-from ....agents.weights import WeightClient
 from ....data import Layout, Nest, Record, Version
 from ....replay import Pace, ReplayHandle, Writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
-
-
-def act_once(
-    actor: Actor,
-    writer: "ActorWriter",
-    weights: WeightClient,
-    may_step: Callable[[], bool] = lambda: True,
-    mark_waiting: Callable[[str], None] = lambda name: None,
-) -> list[Episode] | None:
-    """Takes one timestep with the newest weights.
-
-    `may_step` is called last: once it returns True, a timestep is taken.  `mark_waiting` is called with what the actor
-    waits for if it does not act.
-
-    Returns:
-      The episodes that ended with the timestep, or None if the actor has to wait.
-    """
-    if not writer.caught_up():
-        mark_waiting("replay to take data")
-        return None
-    weights.apply()
-    assert weights.version is not None
-    if not writer.may_act(weights.version):
-        mark_waiting("newer weights")
-        return None
-    if not may_step():
-        writer.send_remaining()
-        return None
-    actor.version = weights.version
-    episodes = actor.step()
-    if writer.count_timestep():
-        actor.end_sequence()
-    return episodes
 
 
 class ActorWriter:

@@ -1,15 +1,13 @@
-"""The base class of nodes that step environments: actors, with or without a policy of their own."""
+"""The base class of nodes that step environments: the steps that the run allows, episodes, commands and reports."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....agents.acting import Episode, Stepper
 from ....agents.agent import Policy
-from ....environments import BatchedEnvironment, environment_seeds
+from ....environments import BatchedEnvironment
 from ....environments.batches.episode_metrics import parse_episode_metrics
-from ....environments.recorded import RecordedEnvironment
 from ....errors import CallboardError, one_line
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
@@ -18,11 +16,9 @@ from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.metric_windows import EpisodeValues, report_episodes
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
-from ..recorded.episode_sender import make_recorder
 from ..reports.reporting import Report, ReportingNode
 from ..reports.run_control import ControlState
 from ..reports.step_budget import StepLease
-from .acting_setup import make_environments
 from .actor_view import ActorView
 
 POLL_SECONDS = 0.005
@@ -35,11 +31,8 @@ _LEASES_A_SECOND = 1000
 class EnvironmentNode(ReportingNode):
     """A node that steps one batch of environments and reports the results."""
 
-    def __init__(
-        self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle, recorder: NodeHandle | None = None
-    ):
+    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
         super().__init__(context, coordinator)
-        self._recorder_handle = recorder
         self._run = run
         self._experiment = run.experiment
         self._layout = run.layout
@@ -73,18 +66,12 @@ class EnvironmentNode(ReportingNode):
 
     def items_written_for(self, policy: str) -> int:
         """Returns the number of items written to the replay of a policy; the name is empty if the run has one."""
-        return self.items_written
+        raise NotImplementedError
 
     def make_environment(self, incarnation: int) -> BatchedEnvironment:
         """Makes the environments of an incarnation of this node; `finish` closes them."""
         self.context.progress.works_slowly("making environments")
         environment = self._make_pictured(incarnation)
-        if self._recorder_handle is not None:
-            seeds = environment_seeds(
-                self._experiment.seed, "actor", self.first_slot, environment.batch_size, incarnation
-            )
-            recorder = make_recorder(self.context, environment.spec, seeds, self._recorder_handle)
-            environment = RecordedEnvironment(environment, recorder)
         if self._experiment.watches_episodes:
             self._calls = CallbackCalls(
                 self._experiment.callbacks, callback_run(self.context.name, self._run, self.reporter)
@@ -118,10 +105,7 @@ class EnvironmentNode(ReportingNode):
 
     def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
         """Makes the environments themselves, see `make_environment`."""
-        count = experiment.envs_per_actor
-        # All actors see the same kind of environment: one of them is enough on the screen.
-        warn = self.context.notify if self._index == 0 else logging.warning
-        return make_environments(experiment, "actor", self.first_slot, count, incarnation, warn)
+        raise NotImplementedError
 
     def take_task(self) -> None:
         """Passes the run's task on to the environments if it has changed."""

@@ -60,7 +60,7 @@ def make_frozen_policies(
         setting = plan.policies[name]
         if isinstance(setting, FrozenPolicy | Snapshots):
             agent = saved[name] if isinstance(setting, FrozenPolicy) else plan.learning[setting.snapshots_of]
-            layout = plan.layout_in(experiment, name)
+            layout = plan.acting_layout_in(experiment, name)
             for member in members.get(name, (name,)):
                 frozen[member] = agent.make_policy(agent.make_networks(layout), mode_of(agent)), layout
     return frozen

@@ -133,6 +133,8 @@ class Opponents:
 
     def wait(self) -> bool:
         """Waits for the first weights of each policy; returns False if the run stops first."""
+        if not self._variables:
+            return not self._context.stop.is_set()
         wanted = {name.partition("/")[0] for name in self._variables}
         while not self._context.stop.is_set():
             self._context.progress.waits("frozen policies")
@@ -145,6 +147,8 @@ class Opponents:
 
     def fetch(self) -> None:
         """Fetches weights that are new."""
+        if not self._variables:
+            return
         for learner in self._learners:
             known = {name: sorted(numbers) for name, numbers in self._known.items()}
             try:
@@ -161,6 +165,8 @@ class Opponents:
 
     def fetch_in_background(self) -> None:
         """Keeps fetching in a thread until the node stops."""
+        if not self._variables:
+            return
 
         def fetch_until_stop() -> None:
             while not self._context.stop.wait(_FETCH_SECONDS):

@@ -74,8 +74,8 @@ class Coordinator(Node):
         self._lock = threading.Lock()
         self._directory = run.directory
         self._opened = contextlib.ExitStack()
-        self._policies = tuple(run.policies) or ("",)
-        """The policies that learn; one without a name if the environment has one agent."""
+        self._policies = tuple(run.policies)
+        """The policies that learn."""
         replays = [part.experiment.agent.make_replay(part.layout) for part in run.parts]
         self._has_queue = any(isinstance(replay, SequenceQueue | GradientQueue) for replay in replays)
         """Whether replay is read once, so that how full it is means nothing to a user."""

@@ -32,9 +32,7 @@ class LearningWarnings:
 
     def __init__(self, run: Run):
         self._checks = [
-            check
-            for policy, part in zip(tuple(run.policies) or ("",), run.parts, strict=True)
-            for check in _checks_of(policy, part)
+            check for policy, part in zip(run.policies, run.parts, strict=True) for check in _checks_of(policy, part)
         ]
         self._step = -1.0
 

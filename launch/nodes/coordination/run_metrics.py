@@ -15,6 +15,8 @@ from ..episodes.metric_windows import WINDOW, EpisodeValues
 from .counters import Counters
 from .step_rates import StepRates
 
+_COUNTS_OF_POLICIES = ("learner_steps", "agent_steps")
+
 
 class RunMetrics:
     """Keeps what nodes have reported, for the rows of the metrics file.
@@ -27,13 +29,13 @@ class RunMetrics:
 
     def __init__(self, run: Run, counters: Counters, clock: Clock = time.monotonic):
         self._experiment = run.experiment
-        self._policies = tuple(run.policies)
+        self._named_policies = [policy for policy in run.policies if policy]
         self._counters = counters
         self._clock = clock
         self._begun = clock()
         self._rates = StepRates()
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=WINDOW)
-        self._joint_episodes = JointEpisodeMetrics(run) if run.policies else None
+        self._joint_episodes = JointEpisodeMetrics(run)
         self.values: dict[str, float] = {}
         """The newest values that nodes have reported, by name."""
         self.evaluation: dict[str, float] = {}
@@ -48,7 +50,7 @@ class RunMetrics:
 
     def add_joint_episodes(self, episodes: Iterable[Sequence[Any]]) -> list[EpisodeValues]:
         """Takes episodes with several agents, the fields of `JointEpisode`; returns their metrics by task."""
-        return [] if self._joint_episodes is None else self._joint_episodes.add(episodes)
+        return self._joint_episodes.add(episodes)
 
     def add_evaluation(self, evaluation: dict[str, float]) -> None:
         """Takes an evaluation, to which it adds the generalization gap: see docs/metrics.md."""
@@ -80,11 +82,9 @@ class RunMetrics:
         if self._episodes:
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
-        if self._joint_episodes is not None:
-            counts = ("learner_steps", "agent_steps")
-            names = [metric_of(policy, count) for policy in self._policies for count in counts]
-            row.update({name: self._counters.total(name) for name in names})
-            row.update(self._joint_episodes.row())
+        names = [metric_of(policy, count) for policy in self._named_policies for count in _COUNTS_OF_POLICIES]
+        row.update({name: self._counters.total(name) for name in names})
+        row.update(self._joint_episodes.row())
         row.update(sorted(self.values.items()))
         return row
 
@@ -94,5 +94,4 @@ class RunMetrics:
         Raises:
           OSError: the file could not be written.
         """
-        if self._joint_episodes is not None:
-            self._joint_episodes.save()
+        self._joint_episodes.save()

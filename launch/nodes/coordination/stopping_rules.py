@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ....deadlines import Clock
+from ....environments import ONLY_AGENT
 from ...experiment import Experiment
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of
@@ -61,11 +62,13 @@ class StoppingRules:
       totals: the counts that `counts` of earlier incarnations of the coordinator has left in the run's counters: a
         resumed or restarted run continues to count its seconds and its evaluations.
       clock: a monotonic clock; another one in tests.
-      policies: names of the policies that learn, if there are several.
+      policies: names of the policies that learn.
     """
 
-    def __init__(self, experiment: Experiment, totals: Mapping[str, int], clock: Clock, policies: Iterable[str] = ()):
-        self._policies = tuple(policies) or ("",)
+    def __init__(
+        self, experiment: Experiment, totals: Mapping[str, int], clock: Clock, policies: Iterable[str] = (ONLY_AGENT,)
+    ):
+        self._policies = tuple(policies)
         self._experiment = experiment
         self._clock = clock
         self._ran = 0.0

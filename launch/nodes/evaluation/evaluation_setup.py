@@ -2,125 +2,71 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 
-from ....agents.acting import BatchPolicy, CompiledPolicy, policy_seed
-from ....agents.agent import Policy
-from ....agents.policies.joint_policy import JointPolicy, UniformPolicy
-from ....data import Layout, Nest, Timestep
+from ....agents.agent import Agent, Mode, Policy
+from ....agents.policies.joint_policy import JointPolicy
+from ....data import Layout
 from ....environments import BatchedEnvironment
-from ....environments.multi_agent.joint_batch import JointBatch
 from ...experiment import Experiment
-from ...experiments.policy_plan import MemberMapping, PolicyPlan, members_of
-from ...experiments.policy_settings import RandomPolicy
-from ..acting.acting_setup import make_environments, make_joint_environments
+from ...experiments.policy_plan import PolicyPlan
+from ..acting.acting_setup import acting_policies, make_view
+from ..acting.frozen_policies import make_frozen_policies
 
 
-class EvaluationSetup(Protocol):
-    """Makes environments of evaluations, with the policy that acts in them."""
-
-    def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, BatchPolicy]:
-        """Returns a batch of environments, and the policy of all of its slots.
-
-        Args:
-          experiment: the experiment, perhaps with other options of the environment.
-          count: number of environments.
-        """
+def _first_member(policy: str, rng: np.random.Generator) -> str:
+    return f"{policy}/0"
 
 
 @dataclasses.dataclass(frozen=True)
-class OnePolicySetup:
-    """The policy of a run whose environment has one agent.
+class EvaluationSetup:
+    """Makes environments of evaluations, with the policies that act in them.
 
     Attributes:
-      policy: the policy.
-      layout: layout for acting.
-    """
-
-    policy: Policy
-    layout: Layout
-
-    def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, BatchPolicy]:
-        environment = make_environments(experiment, "evaluator", 0, count)
-        return environment, CompiledPolicy(self.policy, self.layout, np.arange(count), experiment.seed)
-
-
-@dataclasses.dataclass(frozen=True)
-class SeveralPoliciesSetup:
-    """The policies of a run whose environment has several agents.
-
-    Attributes:
-      plan: the policies and the mapping of evaluations.
-      policies: policies with weights and their layouts, by name; of snapshots, by the names of the members.
+      plan: the policies, and which agents they play for in evaluations.
+      policies: policies with weights and their layouts, by name; of snapshots, by the names of the members.  Without
+        them, the environments can be looked at, and not be stepped.
       choose: returns the member of a policy of snapshots to play with, see `MemberMapping`.
     """
 
     plan: PolicyPlan
     policies: Mapping[str, tuple[Policy, Layout]]
-    choose: Callable[[str, np.random.Generator], str]
+    choose: Callable[[str, np.random.Generator], str] = _first_member
 
-    def make(self, experiment: Experiment, count: int) -> tuple[JointBatch, JointPolicy]:
-        acting = acting_policies(self.plan, self.policies, experiment.seed, 0, count)
-        mapping = MemberMapping(self.plan.mapping, members_of(self.plan.policies), self.choose)
-        learning = list(self.plan.learning)
-        environments = make_joint_environments(experiment, "evaluator", 0, count, mapping, list(acting), learning)
-        return environments, JointPolicy(environments, acting)
+    def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, JointPolicy]:
+        """Returns a batch of environments, and the policies of all of its slots.
 
-
-@dataclasses.dataclass(frozen=True)
-class EnvironmentsOnly:
-    """Makes the environments of evaluations, to look at them before they are stepped.
-
-    Attributes:
-      plan: the policies and the mapping of evaluations; None if the environment has one agent.
-    """
-
-    plan: PolicyPlan | None
-
-    def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, BatchPolicy]:
-        plan = self.plan
-        if plan is None:
-            return make_environments(experiment, "evaluator", 0, count), self._act
-        members = members_of(plan.policies)
-        mapping = MemberMapping(plan.mapping, members, lambda policy, rng: members[policy][0])
-        names = [member for name in plan.slots for member in members.get(name, (name,))]
-        return make_joint_environments(experiment, "evaluator", 0, count, mapping, names, names), self._act
-
-    def _act(self, timestep: Timestep) -> tuple[Nest, Nest]:
-        raise AssertionError("these environments are not stepped")
+        Args:
+          experiment: the experiment, perhaps with other options of the environment.
+          count: number of environments.
+        """
+        environments, view = make_view(experiment, "evaluator", 0, count, self.plan, self.choose)
+        return environments, JointPolicy(view, acting_policies(self.plan, self.policies, experiment.seed, 0, count))
 
 
-def acting_policies(
-    plan: PolicyPlan,
-    policies: Mapping[str, tuple[Policy, Layout]],
-    seed: int,
-    first_env: int,
-    envs: int,
-    incarnation: int = 0,
-) -> dict[str, BatchPolicy]:
-    """Compiles policies for their slots in a batch of environments with several agents.
+def make_evaluated_policies(
+    experiment: Experiment, plan: PolicyPlan, saved: Mapping[str, Agent]
+) -> tuple[dict[str, tuple[Policy, Layout]], dict[str, tuple[Policy, Layout]]]:
+    """Builds the policies of evaluations, whose weights have to be assigned.
 
     Args:
-      plan: the plan of the run.
-      policies: policies with their layouts, by name; of snapshots, by the names of the members.
-      seed: the run's seed.
-      first_env: index of the first environment among those of the run.
-      envs: number of environments.
-      incarnation: number of earlier incarnations of the node.
+      experiment: the experiment.
+      plan: its policies in evaluations.
+      saved: the agents of those that other runs have learned, by name.
 
     Returns:
-      Those policies, and the random ones.
+      Those that learn, and the others, with their layouts, by name; those of snapshots by the names of the members.
     """
-    members = members_of(plan.policies)
-    acting: dict[str, BatchPolicy] = {}
-    for name, slots in plan.slots.items():
-        first, count = first_env * len(slots.agents), envs * len(slots.agents)
-        if isinstance(plan.policies[name], RandomPolicy):
-            acting[name] = UniformPolicy(slots.spec, count, policy_seed(seed, first, incarnation))
-        for member in members.get(name, (name,)):
-            if member in policies:
-                policy, layout = policies[member]
-                acting[member] = CompiledPolicy(policy, layout, np.arange(first, first + count), seed, incarnation)
-    return acting
+    learned = {}
+    for name, agent in plan.learning.items():
+        if name in plan.slots:
+            layout = plan.acting_layout_in(experiment, name)
+            learned[name] = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent)), layout
+    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
+    return learned, frozen
+
+
+def evaluation_mode(experiment: Experiment, agent: Agent) -> Mode:
+    """Returns the mode of an agent's policy in evaluations; one that samples no actions takes the best."""
+    return "sample" if experiment.evaluation_mode == "sampled" and "sample" in agent.modes() else "evaluate"

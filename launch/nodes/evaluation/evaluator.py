@@ -13,10 +13,8 @@ from ....agents.acting import evaluate
 from ....callbacks import EvaluationView
 from ....data import Version
 from ....environments.batches.episode_metrics import parse_episode_metrics
-from ....environments.multi_agent.joint_batch import JointBatch
 from ...experiments.checked_run import Run
 from ...run_directory.file_errors import file_error
-from ..acting.opponents import Opponents
 from ..episodes.callback_calls import CallbackCalls, callback_run
 from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.joint_episodes import joint_evaluation_metrics
@@ -24,9 +22,8 @@ from ..episodes.metric_windows import evaluation_metrics
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
 from ..reports.reporting import Report, ReportingNode
-from .evaluated_policies import EvaluatedPolicies, mean_step
+from .evaluated_policies import EvaluatedPolicies, make_evaluator_setup, mean_step
 from .evaluation_watch import EvaluationWatch
-from .evaluator_setup import make_evaluator_setup
 
 if TYPE_CHECKING:
     from .evaluation_videos import EvaluationVideos
@@ -68,8 +65,6 @@ class EvaluatorNode(ReportingNode):
         self._best = -math.inf
         self._weights_step: int | None = None
         self._evaluated_versions: list[Version] = []
-        self._opponents: Opponents | None = None
-        self._joint: JointBatch | None = None
         self._directory = run.directory
         self._videos: EvaluationVideos | None = None
         self._opened = contextlib.ExitStack()
@@ -87,7 +82,6 @@ class EvaluatorNode(ReportingNode):
         self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
         environments, self._policy = setup.make(experiment, experiment.evaluation_batch())
-        self._joint = environments if isinstance(environments, JointBatch) else None
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
             environments = self._watched = WatchedEnvironment(environments, metrics)
@@ -160,8 +154,7 @@ class EvaluatorNode(ReportingNode):
         begun = time.monotonic()
         versions = self._evaluated_versions = self._policies.versions
         self._weights_step = mean_step(versions)
-        if self._opponents is not None:
-            self._opponents.wait()
+        self._opponents.wait()
         watch = EvaluationWatch(
             self._experiment.evaluation_episodes,
             self._experiment.evaluation_timeout,
@@ -171,8 +164,7 @@ class EvaluatorNode(ReportingNode):
         )
         if self._watched is not None:
             self._watched.take_ended()
-        if self._joint is not None:
-            self._joint.take_episodes()
+        self._policy.view.take_episodes()
         episodes = evaluate(
             self._environment,
             self._policy,
@@ -199,12 +191,10 @@ class EvaluatorNode(ReportingNode):
             "evaluator/environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
+        quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
         if self._watched is not None:
-            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
             self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
-        if self._joint is not None:
-            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
-            self._evaluated |= joint_evaluation_metrics(self._joint.take_episodes(), quota)
+        self._evaluated |= joint_evaluation_metrics(self._policy.view.take_episodes(), quota)
         lengths = [episode.length for episode in episodes]
         view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
         for name, value in self._calls.call("on_evaluation", view).items():

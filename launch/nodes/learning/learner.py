@@ -404,8 +404,7 @@ class LearnerNode(ReportingNode):
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
-        if self._run.policy:
-            counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
+        counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
         scheduled = {f"learner/{name}": value for name, value in self._setup.live.metrics.items()}
         values = {**scheduled, **self._values, "learner/step": self._steps}
         if self._final_version is not None:

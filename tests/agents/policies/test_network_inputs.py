@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_cases import AGENT_CASES, AgentCase
+from recording_actor import Actor
 from small_worlds import layout_of
 
-from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.policies.network_inputs import sequence_inputs
 from callboard.agents.registry import agent_class, agent_settings
 from callboard.data import Sample

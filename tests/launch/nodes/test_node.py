@@ -1,5 +1,6 @@
 """The base class of nodes, their place in a program, and the clients that reach them."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -137,7 +138,9 @@ def test_a_node_has_all_of_its_addresses_and_can_be_moved_to_another_directory(t
     node = ProgramNode("own/0", Doubling, NodePolicy(stop_order=0), [further], run=run)
     assert node.addresses == [node.port_address, further]
     node.move_to(RunDirectory(tmp_path / "after"))
-    assert node.make_node(make_context()).given_run == run._replace(directory=RunDirectory(tmp_path / "after"))
+    assert node.make_node(make_context()).given_run == dataclasses.replace(
+        run, directory=RunDirectory(tmp_path / "after")
+    )
 
 
 def test_nodes_that_share_a_thread_are_called_directly_and_are_not_sent_to_other_processes():

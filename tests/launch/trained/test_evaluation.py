@@ -8,6 +8,8 @@ from untrained_runs import write_run
 
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.policies.joint_policy import JointPolicy
+from callboard.environments.multi_agent.policy_view import OneAgentView
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.acting.acting_setup import make_environments
@@ -71,7 +73,7 @@ class StepsRight:
 
     def make(self, experiment, count):
         environment = make_environments(experiment, "evaluator", 0, count)
-        return environment, lambda timestep: (np.ones(count, np.int32), ())
+        return environment, JointPolicy(OneAgentView(), {"": lambda timestep: (np.ones(count, np.int32), ())})
 
 
 def test_a_number_of_steps_instead_of_episodes(run):

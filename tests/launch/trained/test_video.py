@@ -6,10 +6,9 @@ import gymnasium
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from untrained_runs import SMALL, write_run
+from untrained_runs import SMALL, untrained_setup, write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup
 from callboard.launch.trained.video import check_video, record_video
 from callboard.launch.trained.video_files import even
 
@@ -29,8 +28,7 @@ class Unseen(gymnasium.Env):
 
 def record(directory, *options):
     experiment, run = write_run(directory, options=[*options, *SMALL])
-    layout = experiment.acting_layout()
-    setup = OnePolicySetup(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
+    setup = untrained_setup(experiment)
     path = run.videos / "best.mp4"
     return path, record_video(experiment, setup, path, 2, print)
 
@@ -55,18 +53,19 @@ def test_an_environment_that_cannot_render_leaves_no_file(tmp_path):
 
 def test_videos_of_an_environment_without_pictures_are_refused_before_the_start(tmp_path):
     experiment, _ = write_run(tmp_path, options=["--env=CartPole-v1", *SMALL])
-    check_video(dataclasses.replace(experiment, video_every=5), {})
+    filmed = dataclasses.replace(experiment, video_every=5)
+    check_video(filmed, filmed.agent_specs())
     gymnasium.register("Unseen-v0", Unseen)
     try:
         unseen = dataclasses.replace(experiment, env="Unseen-v0")
-        check_video(unseen, {})
+        check_video(unseen, unseen.agent_specs())
         with pytest.raises(CallboardError, match="video_every needs pictures, so leave it out: .*render") as caught:
-            check_video(dataclasses.replace(unseen, video_every=5), {})
+            check_video(dataclasses.replace(unseen, video_every=5), unseen.agent_specs())
         assert "\n" not in str(caught.value)
         for name, value in (("training_video_every", 5), ("render", "human")):
             with pytest.raises(CallboardError, match=f"{name} needs pictures, so leave it out: .*render"):
-                check_video(dataclasses.replace(unseen, **{name: value}), {})
-            check_video(dataclasses.replace(experiment, **{name: value}), {})
+                check_video(dataclasses.replace(unseen, **{name: value}), unseen.agent_specs())
+            check_video(dataclasses.replace(experiment, **{name: value}), experiment.agent_specs())
     finally:
         del gymnasium.registry["Unseen-v0"]
 

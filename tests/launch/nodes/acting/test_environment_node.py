@@ -12,6 +12,7 @@ from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.nodes.acting.acting_setup import make_environments
 from callboard.launch.nodes.acting.environment_node import EnvironmentNode
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext, NodeHandle
@@ -25,6 +26,9 @@ class Pushing(EnvironmentNode):
     """Takes the same action all the time."""
 
     items_written = 0
+
+    def make_batch(self, experiment, incarnation):
+        return make_environments(experiment, "actor", self.first_slot, ENVS, incarnation)
 
     def setup(self):
         self._stepper = Stepper(self.make_environment(0))
@@ -101,7 +105,7 @@ def test_a_function_that_raises_is_refused_with_its_environment_in_one_line(run,
         if len(called) == 3 or env == "CartPole-v1":
             raise ValueError("no pole\nat all")
 
-    node = make_node(1, run=run._replace(experiment=dataclasses.replace(run.experiment, env=env)))
+    node = make_node(1, run=dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, env=env)))
     with pytest.raises(CallboardError, match="the environments do not exist yet"):
         node.command("for_each_environment")(fail_third)
     environment = node.make_environment(0)

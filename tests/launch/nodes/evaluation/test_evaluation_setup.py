@@ -1,12 +1,15 @@
 """The environments of evaluations, together with what acts in them."""
 
 import numpy as np
+import pytest
 
+from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
-from callboard.launch.nodes.evaluation.evaluation_setup import EnvironmentsOnly, SeveralPoliciesSetup, acting_policies
+from callboard.launch.nodes.acting.acting_setup import acting_policies
+from callboard.launch.nodes.evaluation.evaluation_setup import EvaluationSetup, evaluation_mode
 
 
 def echo(**policies):
@@ -19,7 +22,7 @@ def plan_of(experiment):
 
 def test_random_policies_act_in_all_environments():
     experiment = echo(left=RandomPolicy(), right=RandomPolicy())
-    setup = SeveralPoliciesSetup(plan_of(experiment), {}, lambda policy, rng: policy)
+    setup = EvaluationSetup(plan_of(experiment), {})
     environments, policy = setup.make(experiment, 3)
     timestep = environments.reset()
     for _ in range(8):
@@ -41,7 +44,16 @@ def test_a_policy_of_several_agents_has_a_slot_for_each():
 
 def test_environments_without_players_have_the_policies_of_all_members():
     experiment = echo(left=Ppo(), right=Snapshots("left", keep=2))
-    environments, _ = EnvironmentsOnly(plan_of(experiment)).make(experiment, 2)
+    environments, _ = EvaluationSetup(plan_of(experiment), {}).make(experiment, 2)
     timestep = environments.reset()
     assert set(timestep.observation) == {"left", "right/0", "right/1"}
     environments.close()
+
+
+@pytest.mark.parametrize(
+    ("agent", "setting", "mode"),
+    [(Ppo(), "greedy", "evaluate"), (Ppo(), "sampled", "sample"), (Apex(), "sampled", "evaluate")],
+)
+def test_a_policy_without_a_distribution_takes_the_best_actions(agent, setting, mode):
+    experiment = Experiment(Ppo(), "CartPole-v1", evaluation_mode=setting)
+    assert evaluation_mode(experiment, agent) == mode

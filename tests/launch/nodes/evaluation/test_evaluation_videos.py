@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from local_nodes import small_run
-from untrained_runs import write_run
+from untrained_runs import untrained_setup, write_run
 
-from callboard.launch.nodes.evaluation.evaluation_setup import OnePolicySetup
 from callboard.launch.nodes.evaluation.evaluation_videos import EvaluationVideos
 from callboard.launch.trained import video_files
 from callboard.launch.trained.video_files import ThinnedFrames
@@ -21,8 +20,7 @@ def make_videos(tmp_path):
 
     def make(every, said):
         experiment, directory = write_run(tmp_path / "run", best=False)
-        layout = experiment.acting_layout()
-        setup = OnePolicySetup(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
+        setup = untrained_setup(experiment)
         experiment = dataclasses.replace(experiment, video_every=every)
         made.append(EvaluationVideos(experiment, setup, directory, said.append, lambda environment: environment))
         return made[-1], directory

@@ -1,4 +1,4 @@
-"""The actor of several policies, with a real coordinator and environments, and inference nodes that are scripted."""
+"""An actor of several policies, with a real coordinator and environments, and inference nodes that are scripted."""
 
 import threading
 
@@ -10,7 +10,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.policy_settings import RandomPolicy
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.nodes.acting.multi_policy_actor import MultiPolicyActorNode
+from callboard.launch.nodes.acting.actor import ActorNode
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
@@ -60,15 +60,14 @@ def make_actor(tmp_path):
         coordinator = Coordinator(_context("coordinator/0"), run)
         nodes = {name: Inference() for name in run.policies}
         for name in nodes:
-            for label in ("inference", "replay"):
-                coordinator.report(f"{label}/{name}/0", name, 1, {}, {}, [], None)
-        actor = MultiPolicyActorNode(
+            coordinator.report(f"inference/{name}/0", name, 1, {}, {}, [], None)
+        actor = ActorNode(
             _context("actor/0", cooperative=True),
             run,
             0,
             Handle("coordinator/0", coordinator),
             {},
-            {name: [Handle(f"replay/{name}/0", None)] for name in nodes},
+            {},
             {name: Handle(f"inference/{name}/0", node) for name, node in nodes.items()},
             {},
         )

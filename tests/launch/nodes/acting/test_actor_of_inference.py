@@ -1,4 +1,4 @@
-"""The actor of central inference, with a real coordinator and environments, and an inference node that is scripted."""
+"""An actor for which an inference node acts, which is scripted, with a real coordinator and environments."""
 
 import threading
 
@@ -9,7 +9,7 @@ from courier.python.client import StatusNotOk
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.nodes.acting.remote_actor import RemoteActorNode
+from callboard.launch.nodes.acting.actor import ActorNode
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
@@ -64,7 +64,7 @@ def actor(tmp_path):
     coordinator.report("inference/0", "i", 1, {}, {}, [], None)
     inference = Handle("inference/0", Inference())
     context = make_context("actor/1", "a", cooperative=True)
-    node = RemoteActorNode(context, run, INDEX, Handle("coordinator/0", coordinator), inference)
+    node = ActorNode(context, run, INDEX, Handle("coordinator/0", coordinator), {}, {}, {"": inference}, {})
     node.setup()
     node.inference, node.codec = inference, TimestepCodec(run.layout)
     yield node
