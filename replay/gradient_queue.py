@@ -61,6 +61,11 @@ class GradientQueue:
         """None: only the length of the queue holds actors back."""
         return None
 
+    @property
+    def catches_up(self) -> bool:
+        """False: what is in the queue when a run ends may be a part of a batch."""
+        return False
+
     def check(self) -> None:
         if self.layout.shards != 1:
             raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")

@@ -68,6 +68,10 @@ class Replay(Protocol):
     def pace(self) -> Pace | None:
         """Limit on how far actors may run ahead of the learner; None for no limit."""
 
+    @property
+    def catches_up(self) -> bool:
+        """Whether a run that ends first makes all learner steps that the items written allow."""
+
     def check(self) -> None:
         """Raises `CallboardError` for sizes that cannot work.  Does not use the layout's record and state."""
 

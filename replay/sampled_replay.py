@@ -53,6 +53,11 @@ class SampledReplay(abc.ABC):
         """None: only the tables' rate limiters hold actors back."""
         return None
 
+    @property
+    def catches_up(self) -> bool:
+        """Whether learner steps and items keep to a ratio, from which no error buffer lets them deviate."""
+        return self.settings.error_buffer is None
+
     def check(self) -> None:
         self.settings.check(self.layout, self.batch_size, self.updates_per_call)
         demonstrations_in(self.settings, self.layout, self.batch_size)

@@ -50,6 +50,11 @@ class SequenceQueue:
         return Pace(self.max_policy_lag, self.length, items_per_actor=self.batch_size // environments)
 
     @property
+    def catches_up(self) -> bool:
+        """False: what is in the queue when a run ends may be a part of a batch."""
+        return False
+
+    @property
     def part_size(self) -> int:
         """Sequences in one batch of the dataset: a replica's share, or with a limit on the policy lag a part of it."""
         share = self.batch_size // self.layout.replicas

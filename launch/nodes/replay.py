@@ -14,7 +14,8 @@ from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule
 from .node import NodeContext, NodeHandle
-from .reports.reporting import Report, ReportingNode
+from .reports.messages import Report
+from .reports.reporting import ReportingNode
 from .reports.written_bytes import marked_while_files_grow
 
 _INFO_SECONDS = 2

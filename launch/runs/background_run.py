@@ -15,7 +15,7 @@ from ...deadlines import wait_until
 from ...errors import CallboardError, one_line
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
-from ..nodes.reports.run_control import Reply
+from ..nodes.reports.messages import Reply
 from ..program import handle_of
 from ..stop_signals import ThreadSignals
 from .prepared_run import PreparedRun

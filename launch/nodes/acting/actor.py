@@ -14,7 +14,7 @@ from ...node_names import metric_of
 from ..episodes.joint_episodes import JointEpisode
 from ..node import NodeContext, NodeHandle
 from ..recorded.episode_sender import make_recorder
-from ..reports.reporting import Report
+from ..reports.messages import Report
 from .acting_setup import acting_policies, make_view
 from .environment_node import POLL_SECONDS, EnvironmentNode
 from .frozen_policies import fetch_frozen_agents, make_frozen_policies

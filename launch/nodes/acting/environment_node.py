@@ -16,8 +16,8 @@ from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.metric_windows import EpisodeValues, report_episodes
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
-from ..reports.reporting import Report, ReportingNode
-from ..reports.run_control import ControlState
+from ..reports.messages import ControlState, Report
+from ..reports.reporting import ReportingNode
 from ..reports.step_budget import StepLease
 from .actor_view import ActorView
 

@@ -10,7 +10,8 @@ from ....nested_settings import values_of
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints
-from ..reports.run_control import ControlState, RunControl
+from ..reports.messages import ControlState
+from ..reports.run_control import RunControl
 
 
 class ControlFile:

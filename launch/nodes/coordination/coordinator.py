@@ -23,9 +23,10 @@ from ...run_directory.coordinator_address import announce
 from ...run_directory.metrics import MetricsWriter
 from ...settings import settings_by_name
 from ..node import Node, NodeContext
+from ..reports.messages import Command, ControlState, Report, RunState, plain
 from ..reports.node_health import thread_stacks
-from ..reports.run_control import Command, ControlState, Reply, RunControl, Target
-from ..reports.step_budget import LeaseRequest, StepBudget
+from ..reports.run_control import RunControl, Target
+from ..reports.step_budget import StepBudget
 from .control_file import ControlFile
 from .counters import CounterFile
 from .learning_warnings import LearningWarnings
@@ -106,80 +107,68 @@ class Coordinator(Node):
         self._hooks = RunHooks(run, context.name, self._counters, self._control, self._take_callback_request)
 
     def report(
-        self,
-        name: str,
-        incarnation_id: str,
-        sequence: int,
-        counts: dict[str, int],
-        values: dict[str, float],
-        episodes: list[list[float]],
-        evaluation: dict[str, float] | None,
-        lease: list[Any] | None = None,
-        short_of_data: float = 0.0,
-        replies: Sequence[Sequence[Any]] = (),
-        requests: Sequence[Sequence[Any]] = (),
-        health: Sequence[Any] | None = None,
-        episode_values: Sequence[Sequence[Any]] = (),
-        joint_episodes: Sequence[Sequence[Any]] = (),
-        at_rest: bool = False,
-        known: list[Any] | None = None,
-    ) -> tuple[Any, ...]:
-        """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
-
-        The arguments from `counts` to `at_rest` are the fields of the report.
+        self, name: str, incarnation_id: str, sequence: int, report: Sequence[Any], known: list[Any] | None = None
+    ) -> list[Any]:
+        """Takes a `messages.Report` and returns a `messages.RunState`, both as plain values.
 
         Args:
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
+          report: the report.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
-            self._metrics.unreported = 0, 0
-            newest = self._counters.update(f"{name}#{incarnation_id}", counts)
-            if newest:
-                self._nodes.update(name, incarnation_id)
-                policy = policy_of(name)
-                learner_step = self._metrics.values.get(metric_of(policy, "learner/step"))
-                self._overview.update(name, incarnation_id, health, learner_step)
-                if "learner_steps" in counts:
-                    self._control.take_learner(policy, counts["learner_steps"], at_rest)
-                self._short_of_data.pop(name, None)
-                if short_of_data:
-                    self._short_of_data[name] = short_of_data
-                if sequence > self._last_sequence(name, incarnation_id):
-                    self._sequences[name] = incarnation_id, sequence
-                    self._metrics.add(values, episodes)
-                    if evaluation is not None:
-                        self._take_evaluation(evaluation)
-                    of_policies = self._metrics.add_joint_episodes(joint_episodes)
-                    self._hooks.add([*episode_values, *of_policies], evaluation)
-                    self._control.take_replies(name, [Reply(*reply) for reply in replies])
-                    for kind, value in requests:
-                        self._take_request(kind, value)
-            if name.startswith("evaluator/"):
-                self._ending.hear_evaluator()
-            self._decide()
-            self._update_control()
-            step_limit = None
-            if lease is not None and newest:
-                done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
-                request, now = LeaseRequest(*lease), self._clock()
-                step_limit = self._budget.renew(name, incarnation_id, sequence, done, request, all_done, now)
-                if self._ending:
-                    step_limit = done
-            return (
-                bool(self._ending),
-                self._counters.total("environment_steps"),
-                self._nodes.changed_since(known),
-                self._nodes.version,
-                max(self._report_seconds, len(self._nodes) / _REPORTS_A_SECOND),
-                step_limit,
-                dict(self._short_of_data),
-                list(self._control_state(policy_of(name))),
-                [list(command) for command in self._control.commands_for(name)],
-                finished_policies(self._policies, self._metrics.values),
-            )
+            return plain(self._take_report(name, incarnation_id, sequence, Report.of(report), known))
+
+    def _take_report(
+        self, name: str, incarnation_id: str, sequence: int, report: Report, known: list[Any] | None
+    ) -> RunState:
+        self._metrics.unreported = 0, 0
+        newest = self._counters.update(f"{name}#{incarnation_id}", report.counts)
+        if newest:
+            self._nodes.update(name, incarnation_id)
+            policy = policy_of(name)
+            learner_step = self._metrics.values.get(metric_of(policy, "learner/step"))
+            self._overview.update(name, incarnation_id, report.health, learner_step)
+            if "learner_steps" in report.counts:
+                self._control.take_learner(policy, report.counts["learner_steps"], report.at_rest)
+            self._short_of_data.pop(name, None)
+            if report.short_of_data:
+                self._short_of_data[name] = report.short_of_data
+            if sequence > self._last_sequence(name, incarnation_id):
+                self._sequences[name] = incarnation_id, sequence
+                self._metrics.add(report.values, report.episodes)
+                if report.evaluation is not None:
+                    self._take_evaluation(report.evaluation)
+                of_policies = self._metrics.add_joint_episodes(report.joint_episodes)
+                self._hooks.add([*report.episode_values, *of_policies], report.evaluation)
+                self._control.take_replies(name, report.replies)
+                for kind, value in report.requests:
+                    self._take_request(kind, value)
+        if name.startswith("evaluator/"):
+            self._ending.hear_evaluator()
+        self._decide()
+        self._update_control()
+        step_limit = None
+        if report.lease is not None and newest:
+            done, all_done = report.counts.get("environment_steps", 0), self._counters.total("environment_steps")
+            now = self._clock()
+            step_limit = self._budget.renew(name, incarnation_id, sequence, done, report.lease, all_done, now)
+            if self._ending:
+                step_limit = done
+        return RunState(
+            stopping=bool(self._ending),
+            environment_steps=self._counters.total("environment_steps"),
+            incarnations=self._nodes.changed_since(known),
+            incarnations_known=self._nodes.version,
+            report_seconds=max(self._report_seconds, len(self._nodes) / _REPORTS_A_SECOND),
+            step_limit=step_limit,
+            short_of_data=dict(self._short_of_data),
+            control=self._control_state(policy_of(name)),
+            commands=self._control.commands_for(name),
+            finished=finished_policies(self._policies, self._metrics.values),
+        )
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:
         """Returns the number of earlier incarnations of a node in this run, including those before a resume.

@@ -2,12 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...node_names import kind_of, number_of
 from ..node import NodeContext
-from ..reports.node_health import NodeHealth, NodeProbe
+from ..reports.messages import NodeHealth
+from ..reports.node_health import NodeProbe
 from .counters import Counters
 
 _REASONS = (("replay", "replay"), ("newer weights", "learner"), ("inference/", "inference"), ("data", "data"))
@@ -49,14 +50,14 @@ class NodeOverview:
             self.update(own.name, own.incarnation_id, None)
 
     def update(
-        self, name: str, incarnation_id: str, health: Sequence[Any] | None, learner_step: float | None = None
+        self, name: str, incarnation_id: str, health: NodeHealth | None, learner_step: float | None = None
     ) -> None:
         """Takes a report of a node.
 
         Args:
           name: name of the node.
           incarnation_id: id of its incarnation.
-          health: the fields of its `NodeHealth`, or None if they have not been measured anew.
+          health: its health, or None if it has not been measured anew.
           learner_step: step of the learner's newest weights, for the lag of those that the node acts with.
         """
         newest = self._nodes[name][1] if name in self._nodes else None
@@ -65,7 +66,7 @@ class NodeOverview:
             self._counters.add_past(f"{_RESTARTS}{name}", 1)
             newest = None
         if health is not None:
-            newest = NodeHealth(*health)
+            newest = health
         self._nodes[name] = self._clock(), newest
         if health is not None and newest is not None and None not in (newest.weights, learner_step):
             self._lags[name] = max(0, int(learner_step or 0) - (newest.weights or 0))

@@ -21,7 +21,8 @@ from ..episodes.joint_episodes import joint_evaluation_metrics
 from ..episodes.metric_windows import evaluation_metrics
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
-from ..reports.reporting import Report, ReportingNode
+from ..reports.messages import Report
+from ..reports.reporting import ReportingNode
 from .evaluated_policies import EvaluatedPolicies, make_evaluator_setup, mean_step
 from .evaluation_watch import EvaluationWatch
 

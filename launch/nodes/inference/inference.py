@@ -29,7 +29,8 @@ from ..acting.timestep_codec import TimestepCodec
 from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 from ..devices import prepare_devices
 from ..node import NodeContext, NodeHandle
-from ..reports.reporting import Report, ReportingNode
+from ..reports.messages import Report
+from ..reports.reporting import ReportingNode
 from .actor_session import ActorSession, PendingResult
 from .request_batcher import RequestBatcher
 

@@ -20,7 +20,7 @@ from ...serving.wire_format import WireFormat
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..node import NodeContext, NodeHandle
-from ..reports.reporting import Report
+from ..reports.messages import Report
 from ..reports.step_budget import StepLease
 from .inference import InferenceNode
 

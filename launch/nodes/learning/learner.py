@@ -22,7 +22,6 @@ from ....replay import (
     PriorityUpdater,
     ReaderStopped,
     ReplayDataset,
-    SampledReplay,
     rebuilt_if_changed,
 )
 from ....tracing_lock import TRACING
@@ -33,7 +32,8 @@ from ...run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from ..acting.opponents import Numbered, ServedPolicies
 from ..coordination.stopping_rules import LEARNER_IS_DONE
 from ..node import NodeContext, NodeHandle, Unreachable
-from ..reports.reporting import Report, ReportingNode
+from ..reports.messages import Report
+from ..reports.reporting import ReportingNode
 from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
@@ -111,8 +111,7 @@ class LearnerNode(ReportingNode):
         self._losses = LossCheck()
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
-        replay_kind = run.experiment.agent.make_replay(run.layout)
-        self._catches_up = isinstance(replay_kind, SampledReplay) and replay_kind.settings.error_buffer is None
+        self._catches_up = run.experiment.agent.make_replay(run.layout).catches_up
         self.dataset: ReplayDataset | None = None
 
     @property

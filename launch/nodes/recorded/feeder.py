@@ -18,7 +18,8 @@ from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 from ..node import NodeContext, NodeHandle
-from ..reports.reporting import Report, ReportingNode
+from ..reports.messages import Report
+from ..reports.reporting import ReportingNode
 
 
 class FeederNode(ReportingNode):

@@ -10,7 +10,8 @@ from ...experiments.checked_run import Run
 from ...experiments.recorded_metadata import recorded_metadata
 from ...run_directory.file_errors import file_error
 from ..node import NodeContext, NodeHandle
-from ..reports.reporting import Report, ReportingNode
+from ..reports.messages import Report
+from ..reports.reporting import ReportingNode
 
 _COLLECT_SECONDS = 0.5
 """Interval between writes, in which the episodes of all actors are collected."""

@@ -8,8 +8,8 @@ from typing import Any
 import cloudpickle
 
 from ....errors import one_line
+from .messages import Command, Reply
 from .node_health import thread_stacks
-from .run_control import Command, Reply
 
 _AT_ONCE: dict[str, Callable[..., Any]] = {"stacks": thread_stacks}
 """Commands that the reporting thread executes, so that a node answers them whose main loop hangs."""

@@ -7,34 +7,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import psutil
 
 from ....deadlines import Clock
 from ..progress import Progress
+from .messages import NodeHealth
 
 _SECONDS = 2.0
-
-
-class NodeHealth(NamedTuple):
-    """The state of a node.  Plain Python values only, for Courier."""
-
-    host: str
-    process: int
-    """Id of the process; nodes of `inline` and `threads` share one."""
-    cpu: float
-    """Processor cores that the process has used, on average over the last seconds."""
-    memory: int
-    """Resident memory of the process, in bytes."""
-    activity: str
-    """What the node is doing, such as `in environment step`."""
-    waiting: dict[str, float]
-    """Fraction of the last seconds for which the node waited, by what it waited for."""
-    weights: int | None = None
-    """Learner step of the weights that the node acts with; None for a node that has none."""
-    starting: bool = False
-    """Whether the node did slow work, such as compiling, so that `waiting` says nothing about the rest of the run."""
 
 
 class NodeProbe:

@@ -5,7 +5,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....deadlines import Clock
 from ....errors import CallboardError
@@ -14,66 +14,13 @@ from ...node_names import metric_of, policy_of
 from ...processes.temporary_files import has_space
 from ..node import Node, NodeContext, NodeHandle, Unreachable
 from .commands import CommandQueue
-from .node_health import NodeHealth, NodeProbe
-from .run_control import Command, ControlState, Reply
-from .step_budget import LeaseRequest
+from .messages import NodeHealth, Report, RunState, plain
+from .node_health import NodeProbe
 
 _CALL_SECONDS = 5.0
 _SHORT_CALL_SECONDS = 1.0
 _CUT_OFF_SECONDS = 3.0
 _SPACE_SECONDS = 2.0
-
-
-class Report(NamedTuple):
-    """What a node reports to the coordinator.  Plain Python values only: Courier hangs on NumPy values."""
-
-    counts: dict[str, int] = {}
-    """Totals since the node started, so a report that arrives twice, or not at all, does no harm."""
-    values: dict[str, float] = {}
-    """The newest values of metrics; those of a policy's nodes get its name as a prefix."""
-    episodes: list[tuple[float, int]] = []
-    """Return and length of the training episodes that ended since the last report."""
-    evaluation: dict[str, float] | None = None
-    """The result of an evaluation."""
-    lease: LeaseRequest | None = None
-    """An actor's request for environment steps."""
-    short_of_data: float = 0.0
-    """Seconds for which a learner has been waiting for data."""
-    replies: list[Reply] = []
-    """Results of commands."""
-    requests: list[tuple[str, Any]] = []
-    """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
-    health: NodeHealth | None = None
-    """How the node does; None if it was measured in one of the last reports."""
-    episode_values: list[Any] = []
-    """Metrics of the training episodes that ended since the last report, the fields of `EpisodeValues`."""
-    joint_episodes: list[Any] = []
-    """Training episodes of environments with several agents that ended since then, the fields of `JointEpisode`."""
-    at_rest: bool = False
-    """Whether a learner makes no step until the run's session continues."""
-
-
-class RunState(NamedTuple):
-    """The coordinator's answer to a report."""
-
-    stopping: bool
-    environment_steps: int
-    incarnations: dict[str, str]
-    """Incarnation id of every node that has reported, by name; an answer holds only those that have changed."""
-    incarnations_known: list[Any] | None
-    """The version of those ids, which goes back to the coordinator with the next report."""
-    report_seconds: float
-    """Interval between reports."""
-    step_limit: int | None = None
-    """The new limit of the lease, if the report requested one."""
-    short_of_data: dict[str, float] = {}
-    """Seconds for which learners have been waiting for data, by name; only of those that are."""
-    control: ControlState = ControlState()
-    """Pause, task and changed settings."""
-    commands: list[Command] = []
-    """Commands for this node that it has not answered yet."""
-    finished: list[str] = []
-    """The policies whose learners have made their last step; one without a name if the run has one policy."""
 
 
 class Reporter:
@@ -140,7 +87,7 @@ class Reporter:
                     self._context.name,
                     self._context.incarnation_id,
                     self._sequence,
-                    *map(_plain, report),
+                    plain(report),
                     self.state.incarnations_known,
                 )
             except Unreachable as error:
@@ -152,10 +99,7 @@ class Reporter:
             if self.is_cut_off:
                 self._client = self._coordinator.client(_CALL_SECONDS)
             self._answered = self._clock()
-            state = RunState(*answer)
-            state = state._replace(
-                control=ControlState(*state.control), commands=[Command(*command) for command in state.commands]
-            )
+            state = RunState.of(answer)
             if self.commands.receive(state.commands):
                 self._wake.set()
             if state.step_limit is not None:
@@ -312,10 +256,3 @@ class ReportingNode(Node):
         """Reports once, and takes what the answer contains; for the inline launcher."""
         self.reporter.report()
         self.between_steps()
-
-
-def _plain(value: Any) -> Any:
-    """Converts a field of a report to what Courier can send."""
-    if isinstance(value, (LeaseRequest, NodeHealth)):
-        return list(value)
-    return [list(item) for item in value] if isinstance(value, list) else value

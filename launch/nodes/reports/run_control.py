@@ -8,43 +8,12 @@ that a run has anyway, reaches nodes that restart, and survives the loss of any 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from .messages import Command, ControlState, Reply
 
 MAX_COMMANDS = 1000
 """Commands whose results are kept; older ones are forgotten."""
-
-
-class ControlState(NamedTuple):
-    """What nodes have to know.  Plain Python values only, since it is part of the answer to a report."""
-
-    version: int = 0
-    """Increases with every change of the task or the settings."""
-    learner_limit: int | None = None
-    """Learner step, of the learner's current incarnation, after which it pauses; None for no limit."""
-    task: Any = None
-    """The environments' task, see `BatchedEnvironment`; None for their own."""
-    settings: Mapping[str, float] = {}
-    """The agent's settings that have changed since the start, by name, such as `optimizer.learning_rate`, or
-    `red/optimizer.learning_rate` of the policy `red`."""
-
-
-class Command(NamedTuple):
-    """A call of a method of a node's main loop."""
-
-    id: str
-    method: str
-    arguments: bytes
-    """`cloudpickle` of the positional and the keyword arguments."""
-
-
-class Reply(NamedTuple):
-    """The result of a command."""
-
-    id: str
-    error: str
-    """Text of the error; empty if there was none."""
-    result: bytes
-    """`cloudpickle` of the return value."""
 
 
 @dataclasses.dataclass(frozen=True)

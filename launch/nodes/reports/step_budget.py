@@ -6,19 +6,11 @@ short, and the last steps are granted one timestep at a time.
 """
 
 import threading
-from typing import NamedTuple
+
+from .messages import LeaseRequest
 
 _SILENT_SECONDS = 30.0
 """Time without a report after which an actor's lease is given to others."""
-
-
-class LeaseRequest(NamedTuple):
-    """An actor's request for its lease.  Plain Python values only, since it is part of a report."""
-
-    limit: int
-    """Environment steps the actor may do, in total since it started."""
-    wants: bool
-    """Whether the actor waits for more."""
 
 
 class StepLease:

@@ -21,7 +21,7 @@ def coordinator(tmp_path, clock):
 
 
 def report(coordinator, name, sequence=1, steps=0):
-    return coordinator.report(name, "a", sequence, {"environment_steps": steps}, {}, [], None)
+    return coordinator.report(name, "a", sequence, [{"environment_steps": steps}])
 
 
 def test_stops_on_request(coordinator):

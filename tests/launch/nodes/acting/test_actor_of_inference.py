@@ -61,7 +61,7 @@ def actor(tmp_path):
     run = Run(experiment, experiment.layout(), RunDirectory(tmp_path))
     run.directory.create()
     coordinator = Coordinator(make_context("coordinator/0", "c"), run)
-    coordinator.report("inference/0", "i", 1, {}, {}, [], None)
+    coordinator.report("inference/0", "i", 1, [])
     inference = Handle("inference/0", Inference())
     context = make_context("actor/1", "a", cooperative=True)
     node = ActorNode(context, run, INDEX, Handle("coordinator/0", coordinator), {}, {}, {"": inference}, {})

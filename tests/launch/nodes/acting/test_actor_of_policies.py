@@ -60,7 +60,7 @@ def make_actor(tmp_path):
         coordinator = Coordinator(_context("coordinator/0"), run)
         nodes = {name: Inference() for name in run.policies}
         for name in nodes:
-            coordinator.report(f"inference/{name}/0", name, 1, {}, {}, [], None)
+            coordinator.report(f"inference/{name}/0", name, 1, [])
         actor = ActorNode(
             _context("actor/0", cooperative=True),
             run,

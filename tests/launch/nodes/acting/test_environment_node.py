@@ -16,7 +16,8 @@ from callboard.launch.nodes.acting.acting_setup import make_environments
 from callboard.launch.nodes.acting.environment_node import EnvironmentNode
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext, NodeHandle
-from callboard.launch.nodes.reports.reporting import Report, Reporter
+from callboard.launch.nodes.reports.messages import Report
+from callboard.launch.nodes.reports.reporting import Reporter
 from callboard.launch.run_directory.layout import RunDirectory
 
 ENVS, MAX_STEPS = 4, 100

@@ -7,7 +7,8 @@ from callboard.agents.schedules import Schedule
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.nodes.coordination.control_file import ControlFile
-from callboard.launch.nodes.reports.run_control import ControlState, RunControl
+from callboard.launch.nodes.reports.messages import ControlState
+from callboard.launch.nodes.reports.run_control import RunControl
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.nested_settings import with_values
 

@@ -16,8 +16,7 @@ from callboard.launch.experiments.checked_run import Run
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.coordination.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
-from callboard.launch.nodes.reports.reporting import RunState
-from callboard.launch.nodes.reports.run_control import ControlState
+from callboard.launch.nodes.reports.messages import Report, RunState, plain
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
@@ -64,20 +63,19 @@ def report(
     known=None,
     short_of_data=0.0,
     at_rest=False,
+    lease=None,
     **counts,
 ):
-    return coordinator.report(
-        name,
-        incarnation_id,
-        sequence,
+    report = Report(
         {"environment_steps": steps, **counts},
         values or {},
-        list(episodes),
+        episodes,
         evaluation,
-        known=known,
         short_of_data=short_of_data,
         at_rest=at_rest,
+        lease=lease,
     )
+    return coordinator.report(name, incarnation_id, sequence, plain(report), known)
 
 
 def test_a_report_that_comes_twice_counts_once(make_coordinator):
@@ -141,30 +139,30 @@ def test_actors_learn_which_learners_are_short_of_data(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, "learner/0", short_of_data=0.0)
     report(coordinator, "learner/1", short_of_data=2.5)
-    assert RunState(*report(coordinator)).short_of_data == {"learner/1": 2.5}
+    assert RunState.of(report(coordinator)).short_of_data == {"learner/1": 2.5}
     report(coordinator, "learner/1", incarnation_id="new", short_of_data=0.0)
-    assert RunState(*report(coordinator, sequence=2)).short_of_data == {}
+    assert RunState.of(report(coordinator, sequence=2)).short_of_data == {}
     # A late report of an earlier incarnation.
     report(coordinator, "learner/1", short_of_data=3.0)
-    assert RunState(*report(coordinator, sequence=3)).short_of_data == {}
+    assert RunState.of(report(coordinator, sequence=3)).short_of_data == {}
 
 
 def test_the_first_actor_of_a_new_run_waits_for_no_other_before_it_acts(make_coordinator):
     coordinator = make_coordinator(max_steps=1000, actors=2)
-    state = RunState(*coordinator.report("actor/0", "a", 1, {"environment_steps": 0}, {}, [], None, lease=[0, True]))
+    state = RunState.of(report(coordinator, lease=(0, True)))
     assert state.step_limit == 250
     report(coordinator, sequence=2, steps=50)
     coordinator.step()
     another = make_coordinator(max_steps=1000, actors=2)
-    state = RunState(*another.report("actor/0", "a", 3, {"environment_steps": 100}, {}, [], None, lease=[250, False]))
+    state = RunState.of(report(another, sequence=3, steps=100, lease=(250, False)))
     assert state.step_limit == 250
 
 
 def test_many_nodes_report_less_often(make_coordinator):
     coordinator = make_coordinator()
-    assert RunState(*report(coordinator)).report_seconds == 0.5
+    assert RunState.of(report(coordinator)).report_seconds == 0.5
     for index in range(1000):
-        state = RunState(*report(coordinator, name=f"actor/{index}"))
+        state = RunState.of(report(coordinator, name=f"actor/{index}"))
     assert state.report_seconds == 2.0
 
 
@@ -179,8 +177,8 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, sent):
     report(coordinator, "actor/0", sequence=2, steps=110)
     another = make_coordinator(max_steps=200)
     assert another.status()["environment_steps"] == 150 and another.status()["learner_steps"] == 9
-    assert report(another, "actor/0", sequence=3, steps=130)[:2] == (False, 180)
-    assert report(another, "actor/1", incarnation_id="new", steps=20)[:2] == (True, 200)
+    assert report(another, "actor/0", sequence=3, steps=130)[:2] == [False, 180]
+    assert report(another, "actor/1", incarnation_id="new", steps=20)[:2] == [True, 200]
     another.finish()
     assert (
         CounterFile(Run(Experiment(Impala(), "CartPole-v1"), None, RunDirectory(tmp_path)))
@@ -255,8 +253,8 @@ def test_a_run_that_is_ended_in_a_pause_makes_no_more_steps(make_coordinator, st
     report(coordinator, "learner/0", learner_steps=3)
     for _ in range(2):
         coordinator.request_stop("its session has ended")
-    state = RunState(*report(coordinator, "learner/0", sequence=2, learner_steps=3))
-    assert state.stopping and ControlState(*state.control).learner_limit == limit
+    state = RunState.of(report(coordinator, "learner/0", sequence=2, learner_steps=3))
+    assert state.stopping and state.control.learner_limit == limit
 
 
 def test_schedules_do_not_depend_on_the_time_of_day(make_coordinator, tmp_path, monkeypatch):
@@ -355,10 +353,10 @@ def test_actors_stop_at_once_when_a_rule_ends_the_run(make_coordinator, sent):
     now = [0.0]
     coordinator = make_coordinator(lambda: now[0], actors=1, max_seconds=10)
     lease = {"lease": [0, True], "known": None, "short_of_data": 0.0}
-    first = RunState(*coordinator.report("actor/0", "a", 1, {"environment_steps": 8}, {}, [], None, **lease))
+    first = RunState.of(report(coordinator, steps=8, **lease))
     assert not first.stopping and first.step_limit > 8
     now[0] = 10.0
-    second = RunState(*coordinator.report("actor/0", "a", 2, {"environment_steps": 16}, {}, [], None, **lease))
+    second = RunState.of(report(coordinator, sequence=2, steps=16, **lease))
     assert second.stopping and second.step_limit == 16
     coordinator.step()
     assert ("stop", "reached max_seconds (10 s, 16 environment steps)") not in sent  # The final evaluation comes first.

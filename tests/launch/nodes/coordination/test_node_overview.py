@@ -4,12 +4,12 @@ import pytest
 
 from callboard.launch.launchers.screen.bottleneck import find_bottleneck
 from callboard.launch.nodes.coordination.node_overview import NodeOverview
-from callboard.launch.nodes.reports.node_health import NodeHealth
+from callboard.launch.nodes.reports.messages import NodeHealth
 
 
 def health(weights=None, **waiting):
     named = {name.replace("_", " "): fraction for name, fraction in waiting.items()}
-    return list(NodeHealth("host", 1, 0.5, 2**30, "acting", named, weights))
+    return NodeHealth("host", 1, 0.5, 2**30, "acting", named, weights)
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_waiting_is_a_mean_over_the_nodes_of_a_kind(overview):
     overview.update("actor/0", "a", health(replay_to_take_data=0.5, newer_weights=0.1))
     overview.update("actor/1", "b", health())
     overview.update("actor/2", "c", None)
-    overview.update("learner/0", "d", list(NodeHealth("host", 2, 1.0, 1, "in learner step", {"data": 0.25})))
+    overview.update("learner/0", "d", NodeHealth("host", 2, 1.0, 1, "in learner step", {"data": 0.25}))
     assert overview.waiting() == {"actor": {"learner": 0.05, "replay": 0.25}, "learner": {"data": 0.25}}
     assert overview.metrics() == {
         "restarts": 0,
@@ -32,7 +32,7 @@ def test_waiting_is_a_mean_over_the_nodes_of_a_kind(overview):
 
 def test_a_node_that_compiles_is_left_out(overview):
     learner = NodeHealth("host", 2, 1.0, 1, "in first learner step (compiling)", {"data": 0.9}, starting=True)
-    overview.update("learner/0", "a", list(learner))
+    overview.update("learner/0", "a", learner)
     overview.update("actor/0", "b", health(replay_to_take_data=0.9))
     assert overview.waiting() == {"actor": {"replay": 0.9}}
     assert find_bottleneck(overview.waiting(), learner_steps=10) is None

@@ -19,7 +19,7 @@ def nodes(tmp_path):
 def status_after(nodes, steps):
     """Lets the evaluator step once the actors have made so many environment steps; returns the coordinator's status."""
     coordinator, evaluator = nodes["coordinator/0"], nodes["evaluator/0"]
-    coordinator.report("actor/0", "a", steps, {"environment_steps": steps}, {}, [], None)
+    coordinator.report("actor/0", "a", steps, [{"environment_steps": steps}])
     coordinator.step()
     evaluator.report()
     evaluator.step()

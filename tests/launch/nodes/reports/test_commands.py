@@ -7,7 +7,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.nodes.reports.commands import CommandQueue
-from callboard.launch.nodes.reports.run_control import Command
+from callboard.launch.nodes.reports.messages import Command
 
 
 def command(name, *arguments, **named):

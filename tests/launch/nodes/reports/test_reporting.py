@@ -12,8 +12,8 @@ from callboard.launch.experiments.checked_run import Run
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reports import reporting
-from callboard.launch.nodes.reports.reporting import Report, Reporter, ReportingNode
-from callboard.launch.nodes.reports.step_budget import LeaseRequest
+from callboard.launch.nodes.reports.messages import LeaseRequest, Report
+from callboard.launch.nodes.reports.reporting import Reporter, ReportingNode
 from callboard.launch.run_directory.layout import RunDirectory
 
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from callboard.launch.nodes.reports.run_control import Command, Reply, RunControl, Target
+from callboard.launch.nodes.reports.messages import Command, Reply
+from callboard.launch.nodes.reports.run_control import RunControl, Target
 
 
 @pytest.fixture

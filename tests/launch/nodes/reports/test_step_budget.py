@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from callboard.launch.nodes.reports.step_budget import LeaseRequest, StepBudget, StepLease
+from callboard.launch.nodes.reports.messages import LeaseRequest
+from callboard.launch.nodes.reports.step_budget import StepBudget, StepLease
 
 BATCH = 16
 

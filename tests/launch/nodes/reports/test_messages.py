@@ -1,0 +1,53 @@
+"""Messages between nodes and the coordinator, as Courier sends them and as they arrive."""
+
+import pytest
+import tree
+
+from callboard.launch.nodes.reports.messages import (
+    Command,
+    ControlState,
+    LeaseRequest,
+    NodeHealth,
+    Reply,
+    Report,
+    RunState,
+    plain,
+)
+
+PLAIN = (bool, int, float, str, bytes, type(None))
+HEALTH = NodeHealth("host", 7, 0.5, 2**20, "acting", {"data": 0.25}, 3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Report(),
+        Report(
+            {"environment_steps": 3},
+            {"loss": 0.5},
+            [[1.0, 2]],
+            {"evaluator/return": 1.0},
+            LeaseRequest(8, True),
+            0.5,
+            [Reply("1", "", b"result")],
+            [("stop", "it is enough")],
+            HEALTH,
+            [[None, {"height": [1.0]}]],
+            [[3, {"left": 1.0}, {"left": "red"}, None]],
+            True,
+        ),
+        RunState(False, 0, {}, None, 0.5),
+        RunState(
+            True, 8, {"actor/0": "a"}, ["c", 1], 2.0, 16, {"learner/0": 0.5}, ControlState(1, 2, {"level": 3})
+        )._replace(commands=[Command("1", "save", b"arguments")], finished=["red"]),
+    ],
+)
+def test_a_message_arrives_as_it_was_sent(message):
+    sent = plain(message)
+    assert all(type(field) in PLAIN for field in tree.flatten(sent)) and type(sent) is list
+    arrived = type(message).of(sent)
+    assert plain(arrived) == sent
+    for name in ("lease", "health", "control"):
+        assert type(getattr(arrived, name, None)) is type(getattr(message, name, None))
+    for name in ("replies", "commands"):
+        assert list(getattr(arrived, name, [])) == list(getattr(message, name, []))
