@@ -5,6 +5,7 @@ from typing import Any
 
 import launchpad as lp
 
+from ..environments import ONLY_AGENT
 from ..errors import unknown
 from ..replay import SampledReplay
 from .experiment import Experiment
@@ -45,46 +46,69 @@ FIRST_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=0)
 OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=False)
 
 
-def make_program(run: Run) -> lp.Program:
-    """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
-    hosts = None if run.experiment.listen == "all" else ()
-    program = ClosingProgram("callboard", hosts)
+class Graph:
+    """The program of a run while it is made: a function for each kind of node, with what such nodes consist of.
 
-    def add(label: str, number: int, role: type[Node], part: Run = run, **arguments: Any) -> Any:
-        with program.group(label):
-            policy = dataclasses.replace(
-                arguments.pop("policy", POLICIES[label]),
-                timeout=run.experiment.node_timeout,
-                log_level=run.experiment.log_level,
-                hosts=hosts,
-            )
-            kind = SupervisingNode if role is Coordinator else GraphNode
-            return program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))
+    Args:
+      run: the run.
+    """
 
-    coordinator = add("coordinator", 0, Coordinator)
-    learners: dict[str, Any] = {}
-    recorders: dict[str, Any] = {}
-    inference: dict[str, list[Any]] = {}
-    replays: dict[str, list[Any]] = {}
-    for part in run.parts:
-        of_replay = {"policy": replay_policy(part.experiment), "coordinator": coordinator}
+    def __init__(self, run: Run):
+        self._run = run
+        self._experiment = run.experiment
+        self._hosts = None if run.experiment.listen == "all" else ()
+        self.program = ClosingProgram("callboard", self._hosts)
+
+    def add(self, label: str, number: int, role: type[Node], part: Run, **arguments: Any) -> Any:
+        """Adds a node, which will be made as `role(context=..., run=part, **arguments)`; returns its handle.
+
+        Args:
+          label: kind of the node.
+          number: its number among those of its kind and policy.
+          role: class of the node.
+          part: the run, or the part of it that trains one policy.
+          **arguments: those of the class; `policy` is how launchers treat it, by default the policy of its kind.
+        """
+        policy = dataclasses.replace(
+            arguments.pop("policy", POLICIES[label]),
+            timeout=self._experiment.node_timeout,
+            log_level=self._experiment.log_level,
+            hosts=self._hosts,
+        )
+        kind = SupervisingNode if role is Coordinator else GraphNode
+        with self.program.group(label):
+            return self.program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))
+
+    def add_coordinator(self) -> Any:
+        """Counters, metrics and their loggers, stopping rules, and the control of the run; calls no other node."""
+        return self.add("coordinator", 0, Coordinator, self._run)
+
+    def add_replay(self, part: Run, coordinator: Any) -> list[Any]:
+        """A Reverb server for each shard, with the tables of the agent's replay kind, and checkpoints of them."""
         kind = part.experiment.agent.make_replay(part.layout)
         weighs_windows = isinstance(kind, SampledReplay) and kind.may_weigh_windows
-        replays[part.policy] = replay = [
-            add(
+        return [
+            self.add(
                 "replay",
                 shard,
                 ReplayNode,
                 part,
-                shard=shard,
+                policy=replay_policy(part.experiment),
                 methods_address=lp.Address("windows") if weighs_windows else None,
-                **of_replay,
+                shard=shard,
+                coordinator=coordinator,
             )
             for shard in range(part.experiment.replay_shards)
         ]
+
+    def add_learners(self, part: Run, coordinator: Any, replay: list[Any]) -> Any:
+        """The agent's networks and learner, the replay kind's dataset and checkpoints.  Returns the first learner.
+
+        The first publishes the weights, and serves those of policies that do not learn.  All together make each step.
+        """
         peers = [lp.Address("peer") for _ in range(part.experiment.learners)]
-        learner, *_ = [
-            add(
+        first, *_ = [
+            self.add(
                 "learner",
                 rank,
                 LearnerNode,
@@ -95,54 +119,104 @@ def make_program(run: Run) -> lp.Program:
                 peers=peers,
                 coordinator=coordinator,
                 replay=replay,
-                **(_served_policies(run, part.policy) if rank == 0 else {}),
+                snapshots=_snapshots_of(self._run, part.policy) if rank == 0 else {},
+                frozen=_frozen_policies(self._run, part.policy) if rank == 0 else {},
             )
             for rank in range(part.experiment.learners)
         ]
-        learners[part.policy] = learner
-        if run.experiment.record_episodes:
-            recorders[part.policy] = add("recorder", 0, RecorderNode, part, coordinator=coordinator)
+        return first
+
+    def add_inference(self, part: Run, coordinator: Any, learner: Any, replay: list[Any]) -> list[Any]:
+        """With central inference, the agent's policy with the learner's weights, and a replay writer for each actor."""
+        count = part.experiment.inference_nodes if part.experiment.inference == "central" else 0
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
-        inference[part.policy] = [
-            add("inference", rank, InferenceNode, part, rank=rank, **shared)
-            for rank in range(part.experiment.inference_nodes if part.experiment.inference == "central" else 0)
-        ]
-    if run.experiment.dataset:
-        for index in range(run.experiment.replay_shards):
-            add("feeder", index, FeederNode, index=index, **shared)
-    if run.experiment.policy_server is not None:
-        add("actor", 0, PolicyServerNode, index=0, policy=POLICY_SERVER, **shared)
-    else:
-        acts_here = run.experiment.inference == "local"
-        sources = learners if acts_here or set(run.experiment.policies) - set(learners) else {}
-        for index in range(run.experiment.actors):
-            add(
+        return [self.add("inference", rank, InferenceNode, part, rank=rank, **shared) for rank in range(count)]
+
+    def add_recorder(self, part: Run, coordinator: Any) -> Any:
+        """The data set to which actors send the episodes of a policy."""
+        return self.add("recorder", 0, RecorderNode, part, coordinator=coordinator)
+
+    def add_feeders(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
+        """Recorded episodes, a policy that completes them to records, and replay writers, for each shard."""
+        shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
+        for index in range(self._experiment.replay_shards):
+            self.add("feeder", index, FeederNode, self._run, index=index, **shared)
+
+    def add_actors(
+        self,
+        coordinator: Any,
+        learners: dict[str, Any],
+        replays: dict[str, list[Any]],
+        inference: dict[str, list[Any]],
+        recorders: dict[str, Any],
+    ) -> None:
+        """A batch of environments, and for each policy its weights and a replay writer, or a client of inference."""
+        acts_here = self._experiment.inference == "local"
+        # Learners also serve the weights of policies that do not learn.
+        needs_learners = acts_here or bool(set(self._experiment.policies) - set(learners))
+        for index in range(self._experiment.actors):
+            self.add(
                 "actor",
                 index,
                 ActorNode,
+                self._run,
                 index=index,
                 coordinator=coordinator,
-                learners=sources,
+                learners=learners if needs_learners else {},
                 replays=replays if acts_here else {},
                 inference={name: nodes[index % len(nodes)] for name, nodes in inference.items() if nodes},
                 recorders=recorders,
             )
-    if run.experiment.evaluator:
-        add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learners=learners)
-    supervising, *others = program.get_all_nodes()
+
+    def add_policy_server(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
+        """In place of the actors: an HTTP server, the agent's policy, and a replay writer for each simulator."""
+        shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
+        self.add("actor", 0, PolicyServerNode, self._run, index=0, policy=POLICY_SERVER, **shared)
+
+    def add_evaluator(self, coordinator: Any, learners: dict[str, Any]) -> None:
+        """Environments of evaluations, all policies with the learners' weights, and the best of them so far."""
+        self.add("evaluator", 0, EvaluatorNode, self._run, coordinator=coordinator, learners=learners)
+
+
+def make_program(run: Run) -> lp.Program:
+    """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
+    graph, experiment = Graph(run), run.experiment
+    coordinator = graph.add_coordinator()
+    learners: dict[str, Any] = {}
+    replays: dict[str, list[Any]] = {}
+    inference: dict[str, list[Any]] = {}
+    recorders: dict[str, Any] = {}
+    for part in run.parts:
+        name = part.policy
+        replays[name] = graph.add_replay(part, coordinator)
+        learners[name] = graph.add_learners(part, coordinator, replays[name])
+        if experiment.record_episodes:
+            recorders[name] = graph.add_recorder(part, coordinator)
+        inference[name] = graph.add_inference(part, coordinator, learners[name], replays[name])
+    if experiment.dataset:
+        graph.add_feeders(coordinator, learners[ONLY_AGENT], replays[ONLY_AGENT])
+    if experiment.policy_server is not None:
+        graph.add_policy_server(coordinator, learners[ONLY_AGENT], replays[ONLY_AGENT])
+    else:
+        graph.add_actors(coordinator, learners, replays, inference, recorders)
+    if experiment.evaluator:
+        graph.add_evaluator(coordinator, learners)
+    supervising, *others = graph.program.get_all_nodes()
     supervising.supervise(others)
-    return program
+    return graph.program
 
 
-def _served_policies(run: Run, policy: str) -> dict[str, Any]:
-    """Returns the frozen policies that a policy's learner serves: its snapshots, and the first one all saved ones."""
-    policies = run.experiment.policies
-    own = {name: one for name, one in policies.items() if isinstance(one, Snapshots) and one.snapshots_of == policy}
-    first = next(iter(run.policies)) == policy
-    return {
-        "snapshots": own,
-        "frozen": {name: one for name, one in policies.items() if isinstance(one, FrozenPolicy) and first},
-    }
+def _snapshots_of(run: Run, policy: str) -> dict[str, Snapshots]:
+    """Returns the snapshots of a policy, which its learner serves."""
+    policies = run.experiment.policies.items()
+    return {name: one for name, one in policies if isinstance(one, Snapshots) and one.snapshots_of == policy}
+
+
+def _frozen_policies(run: Run, policy: str) -> dict[str, FrozenPolicy]:
+    """Returns the policies of other runs, all of which the learner of the first policy serves."""
+    if policy != next(iter(run.policies)):
+        return {}
+    return {name: one for name, one in run.experiment.policies.items() if isinstance(one, FrozenPolicy)}
 
 
 def learner_policy(experiment: Experiment, rank: int = 0, trained: str = "") -> NodePolicy:
