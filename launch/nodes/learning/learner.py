@@ -38,8 +38,7 @@ from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
 from .learner_commands import LearnerCommands
-from .learner_input import distributed_batches, iterators
-from .learner_setup import make_learner_setup
+from .learner_setup import distributed_batches, iterators, make_learner_setup
 from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5

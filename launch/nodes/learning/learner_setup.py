@@ -1,28 +1,33 @@
-"""What a learner node trains: networks, policy and the agent's learner, new or from a checkpoint."""
+"""What a learner node trains, new or from a checkpoint: networks, policy, the agent's learner, and its batches."""
 
+import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
 import tensorflow as tf
 
 from ....agents.acting import trace_layout
-from ....agents.agent import Learner, Policy
+from ....agents.agent import Agent, Learner, Policy
 from ....agents.learning.frozen_weights import FrozenWeights
 from ....agents.learning.live_settings import LiveSettings
+from ....agents.learning.weight_names import named_weights
+from ....atomic_files import write_file
 from ....data import Layout
+from ....networks.summary import summarize_networks
+from ....replay import Elements, ReplayDataset, ReplayHandle
 from ....setting_types import texts_of
 from ....tracing_lock import TRACING
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ...run_directory.checkpoints import Checkpoints
+from ...run_directory.layout import RunDirectory
 from ...trained.warm_start import initialize
 from ..devices import device_names, make_strategy, share_first_learners_state
 from ..node import NodeContext
 from ..proxy_bypass import bypass_proxies
-from .network_file import write_network_table
 
 
 class LearnerSetup(NamedTuple):
@@ -130,3 +135,60 @@ def _exit_when_stopped(stop: threading.Event) -> None:
     """
     stop.wait()
     os._exit(0)
+
+
+def write_network_table(directory: RunDirectory, networks: Any) -> str:
+    """Writes a table of all layers, and the names of all weights, to `network.txt`; returns a line for the user.
+
+    Args:
+      directory: the run directory.
+      networks: what `Agent.make_networks` has returned.
+    """
+    summary = summarize_networks(networks)
+    weights = [f"{name} {weight.shape.as_list()}" for name, weight in named_weights(networks).items()]
+    text = "\n".join([summary.table(), "", "weights by the names that freeze and init_parts take:", *weights, ""])
+    try:
+        write_file(directory.network, text)
+    except OSError as error:
+        # A full disk is reported by what matters more.
+        logging.warning("%s was not written: %s", directory.network.name, error)
+    return f"networks: {summary.line()}, see {directory.network.name}"
+
+
+def distributed_batches(
+    agent: Agent,
+    replay: ReplayHandle,
+    layout: Layout,
+    strategy: tf.distribute.Strategy,
+    made: Callable[[ReplayDataset], None],
+) -> Iterable[Any]:
+    """Returns an iterable of batches, each split over the replicas; `made` is called with the underlying dataset."""
+    if strategy is tf.distribute.get_strategy() and not tf.config.list_logical_devices("GPU"):
+        # CPU only: distributing batches and copying them to devices would take four times as long.
+        dataset = agent.make_replay(layout).dataset(replay, tf.distribute.InputContext())
+        made(dataset)
+        return Elements(dataset.dataset)
+
+    def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
+        dataset = agent.make_replay(layout).dataset(replay, input_context)
+        made(dataset)
+        if input_context.num_input_pipelines == 1:
+            return dataset.dataset
+        # For a finite dataset all learners would agree before each batch whether the data has ended; it is infinite.
+        endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        return dataset.dataset.apply(endless)
+
+    return strategy.distribute_datasets_from_function(of_pipeline)
+
+
+def iterators(make_batches: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
+    """Returns a function that makes an iterator over batches; while it traces functions, no other thread does."""
+
+    def make() -> Iterator[Any]:
+        with TRACING:
+            batches = make_batches()
+            if not isinstance(batches, Elements):
+                return iter(batches)
+        return iter(batches)
+
+    return make
