@@ -126,16 +126,12 @@ class HostNetwork:
                 no_host = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
                 ip("-n", self.namespace(other), "neighbor", "replace", self.addresses[name], "dev", "eth0", *no_host)
 
-    def route_elsewhere(self, name):
-        """Makes a host try to reach other networks too: servers such as Ray's choose their address by that."""
-        ip("-n", self.namespace(name), "route", "add", "default", "dev", "eth0")
-
     def processes(self, name):
         return [int(pid) for pid in ip("netns", "pids", self.namespace(name)).split()]
 
-    def listening(self, name, protocols=("tcp", "tcp6")):
-        """The ports on which somebody listens on a host; those of servers for both protocols are in the second."""
-        return sorted(set(self._listening_sockets(name, protocols).values()))
+    def listening(self, name):
+        """The ports on which somebody listens on a host."""
+        return sorted(set(self._listening_sockets(name).values()))
 
     def listeners(self, name):
         """The processes of a host that listen, each with its ports."""
@@ -148,9 +144,9 @@ class HostNetwork:
                     found[psutil.Process(pid)] = sorted(ports)
         return found
 
-    def _listening_sockets(self, name, protocols=("tcp", "tcp6")):
+    def _listening_sockets(self, name):
         """The port of each socket that listens, by its name among the open files of a process."""
-        script = [*self.inside(name), "cat", *(f"/proc/net/{protocol}" for protocol in protocols)]
+        script = [*self.inside(name), "cat", "/proc/net/tcp", "/proc/net/tcp6"]
         rows = [line.split() for line in subprocess.run(script, capture_output=True, text=True).stdout.splitlines()]
         return {f"socket:[{row[9]}]": int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENS}
 
