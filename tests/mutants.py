@@ -64,7 +64,7 @@ def changes(path: pathlib.Path) -> Iterator[Change]:
         for part in ast.walk(annotation)
     }
     for node in ast.walk(tree):
-        if id(node) in in_annotations:
+        if id(node) in in_annotations or not isinstance(node, ast.expr | ast.stmt):
             continue
         replaced = _replaced(node)
         if replaced is not None:
@@ -87,11 +87,11 @@ def _replaced(node: ast.AST) -> str | None:
     return None
 
 
-def _with(source: str, node: ast.AST, replaced: str) -> str:
+def _with(source: str, node: ast.expr | ast.stmt, replaced: str) -> str:
     lines = source.splitlines(keepends=True)
-    row = lines[node.lineno - 1].encode()  # type: ignore[attr-defined]
-    start, end = node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
-    lines[node.lineno - 1] = (row[:start] + replaced.encode() + row[end:]).decode()  # type: ignore[attr-defined]
+    row = lines[node.lineno - 1].encode()
+    start, end = node.col_offset, node.end_col_offset
+    lines[node.lineno - 1] = (row[:start] + replaced.encode() + row[end:]).decode()
     return "".join(lines)
 
 

@@ -13,6 +13,7 @@ from callboard.environments.recorded.native_values import space_of
 from callboard.specs import EnvironmentSpec
 
 _SPACE = gymnasium.make("CartPole-v1").observation_space
+assert isinstance(_SPACE, gymnasium.spaces.Box)
 CARTPOLE = EnvironmentSpec(
     dm_specs.BoundedArray(_SPACE.shape, np.float32, _SPACE.low, _SPACE.high), dm_specs.DiscreteArray(2, np.int32)
 )

@@ -26,7 +26,9 @@ def made(spec: EnvironmentSpec) -> Any:
     layout = layout_of(spec, envs_per_actor=BATCH)
     networks = agent.make_networks(layout)
     sample = random_sample(trace_layout(agent, layout, networks), 1, seed=4)
-    networks.actor_critic.normalizer.update(sample.record.observation[0], leading=1)
+    normalizer = networks.actor_critic.normalizer
+    assert normalizer is not None
+    normalizer.update(sample.record.observation[0], leading=1)
     return agent, networks.actor_critic, sample
 
 
