@@ -51,7 +51,12 @@ class WriteOnlyQueue(SequenceQueue):
                 remover=reverb.selectors.Fifo(),
                 max_size=room,
                 rate_limiter=reverb.rate_limiters.MinSize(room + 1),
-                signature=sequence_signature(self.layout, self.length, self.layout.envs_per_actor),
+                signature=sequence_signature(
+                    self.layout,
+                    self.length,
+                    self.layout.envs_per_actor,
+                    keeps_returns=self.returns_discount is not None,
+                ),
             )
         ]
 

@@ -53,7 +53,8 @@ class EndlessQueue(SequenceQueue):
         import reverb
 
         (queue,) = super().tables()
-        signature = sequence_signature(self.layout, self.length, self.layout.envs_per_actor)
+        envs, keeps_returns = self.layout.envs_per_actor, self.returns_discount is not None
+        signature = sequence_signature(self.layout, self.length, envs, keeps_returns=keeps_returns)
         return [reverb.Table.queue(queue.name, max_size=10**6, signature=signature)]
 
 
