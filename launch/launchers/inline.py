@@ -248,14 +248,17 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     fed, next_fed_report = 0, REPORT_STEPS
     reported_steps = reported_learner_steps = 0
     turns: Iterator[EnvironmentNode] = itertools.cycle(actors)
+    demonstrates = any(limit.has_demonstrations for limit in limits)
     while not stop.is_set():
         paused = any(learner.paused for learner in learners)
-        for feeder in () if paused else feeders:
+        # Demonstrations are written first, and once: nothing would take them while a feeder waits in the only thread.
+        fills = demonstrates and not all(limit.is_filled() for limit in limits)
+        for feeder in () if paused or (demonstrates and not fills) else feeders:
             yield feeder.context.name
             fed -= feeder.recorded_steps
             feeder.step()
             fed += feeder.recorded_steps
-        if actors and steps < limit and not paused:
+        if actors and steps < limit and not paused and not fills:
             actor = next(turns)
             yield actor.context.name
             steps -= actor.environment_steps
@@ -264,7 +267,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
         for learner, learning in zip(learners, limits, strict=True):
             yield learner.context.name
             policy = policy_of(learner.context.name)
-            while not (stop.is_set() or learner.paused or learner.has_made_all_steps):
+            while not (fills or stop.is_set() or learner.paused or learner.has_made_all_steps):
                 if not learning.takes_batch(sum(writer.items_written_for(policy) for writer in writers)):
                     break
                 if not learner.learn():
@@ -325,6 +328,21 @@ class _LearningLimit:
         # After a restore from a checkpoint, the counters do not start at zero.
         self._inserted = self._limiter.insert_stats.completed
         self._sampled = float(self._limiter.sample_stats.completed)
+        self._replay = replay
+        self._unfilled = set(learner.dataset.further)
+        self.has_demonstrations = bool(self._unfilled)
+        """Whether the learner also takes items from a table of demonstrations."""
+
+    def is_filled(self) -> bool:
+        """Returns whether the table of demonstrations, if there is one, holds as many as sampling needs."""
+        if self._unfilled:
+            infos = self._replay.tables()
+            self._unfilled = {
+                name
+                for name in self._unfilled
+                if infos[name].current_size < infos[name].rate_limiter_info.min_size_to_sample
+            }
+        return not self._unfilled
 
     def takes_batch(self, written: int) -> bool:
         """Returns whether a batch may be learned from, and if so counts it.

@@ -53,6 +53,7 @@ def test_every_launcher_records_every_episode_that_has_ended(train, launcher, op
         "--record-episodes",
         "--max-steps=6000",
         "--no-evaluator",
+        "--stop-return=null",
         "--envs-per-actor=4",
         "--agent.batch-size=8",
         *options,
