@@ -22,6 +22,7 @@ from ...environments import BatchedEnvironment
 from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from ...environments.multi_agent.pettingzoo_names import make_pettingzoo
 from ...launch.settings import read_recipe
+from ...named_objects import nameable
 from ...networks.network import Network
 from ...specs import EnvironmentSpec
 from .inside.work import (
@@ -160,26 +161,31 @@ class CountedBatch(BatchedEnvironment):
         self._batch.close()
 
 
+@nameable
 def cartpole(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
     """Return CartPole-v1 environments as a user would get them."""
     return CountedBatch(environments.make("CartPole-v1", batch_size, seeds))
 
 
+@nameable
 def dqn(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
     """Return the environments of DQN as a user would get them."""
     return CountedBatch(environments.make(REPLAY["dqn"].env, batch_size, seeds))
 
 
+@nameable
 def sac(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
     """Return the environments of SAC as a user would get them."""
     return CountedBatch(environments.make(REPLAY["sac"].env, batch_size, seeds))
 
 
+@nameable
 def spread() -> CountedScene:
     """Return the environment with three agents as a user would get it."""
     return CountedScene(make_pettingzoo("pettingzoo:mpe.simple_spread_v3", {}))
 
 
+@nameable
 def images() -> gymnasium.Env:
     """Return the image environment that all sides use."""
     return make("images")
