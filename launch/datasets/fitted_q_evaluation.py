@@ -41,14 +41,15 @@ class FittedQSettings:
       batch_size: transitions in each.
       learning_rate: of Adam.
       hidden_sizes: layers of each of two critics, whose mean is the value.
-      target_update_rate: fraction of the distance to the critics that their targets move in a step.
+      target_update_rate: fraction of the distance to the critics that their targets move in a step.  Values are learned
+        back from rewards once in 1 / rate steps: steps * rate must be several times 1 / (1 - γ).
     """
 
     steps: int = 10_000
     batch_size: int = 256
     learning_rate: float = 1e-3
     hidden_sizes: tuple[int, ...] = (256, 256)
-    target_update_rate: float = 0.005
+    target_update_rate: float = 0.05
 
 
 def fitted_q_evaluation(
