@@ -227,11 +227,6 @@ def made_with_pictures(experiment: Experiment, make: Callable[[Experiment], Made
         return make(experiment)
 
 
-def takes_training_pictures(experiment: Experiment) -> bool:
-    """Returns whether the first environment of the run is shown or recorded while it trains."""
-    return any(getattr(experiment, name) is not None for name in _OF_TRAINING)
-
-
 def _need_no_display() -> None:
     """Without this, SDL, with which Gymnasium renders, requires a display."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
