@@ -8,7 +8,9 @@ ENVIRONMENTS = 2
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
-    with small_run("apex-cartpole", tmp_path_factory.mktemp("run"), "--evaluator", "false") as nodes:
+    # With an item for each environment.
+    options = ["--evaluator", "false", "--agent.replay.sampled-together", "1"]
+    with small_run("apex-cartpole", tmp_path_factory.mktemp("run"), *options) as nodes:
         yield nodes
 
 
