@@ -21,6 +21,7 @@ from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C
 from .agent import Agent, Mode
 from .gradient_step import GradientStep, LossOutput, Objective
+from .learning.decaying_rate import continue_decay
 from .learning.fast_function import CompiledOnFirstCall
 from .learning.gradient_writer import GradientWriter, with_gradient
 from .learning.live_settings import with_value
@@ -88,6 +89,10 @@ class A3CLearner(tf.Module):
         self.steps.assign_add(1)
         lags = {"policy_lag": age.mean(), "gradient_staleness": age[-1].mean()}
         return Update({**metrics, **lags}, finite=self._gradient_step.finite)
+
+    def continue_decay(self) -> bool:
+        """See `GradientLearner`."""
+        return continue_decay(self.optimizer)
 
     def _gradient_applied(self, item: GradientItem) -> dict[str, tf.Tensor]:
         metrics, _ = self._gradient_step(self._loss, item)

@@ -9,6 +9,7 @@ import tree
 
 from ..data import Priorities, Sample, Update
 from .gradient_step import GradientStep, LossOutput, Objective
+from .learning.decaying_rate import continue_decay
 from .learning.fast_function import CompiledOnFirstCall
 from .learning.reward_normalizer import RewardNormalizer
 
@@ -71,6 +72,10 @@ class GradientLearner(tf.Module):
         metrics, priorities = self._call(due[0] if self._updates_per_call == 1 else due, next(iterator))
         finite = tuple(name for name in self._gradient_step.finite if name in metrics)
         return Update(metrics, priorities or None, self._updates_per_call, finite)
+
+    def continue_decay(self) -> bool:
+        """Lets learning rates continue where a restored checkpoint ends; returns whether any rises from there."""
+        return any([continue_decay(optimizer) for optimizer in self.optimizers])
 
     def _updates(self, due: Sequence[tuple[str, ...]], batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
         # Traced once for all batches of which the same losses are due.

@@ -23,7 +23,8 @@ class OptimizerSettings:
       learning_rate: learning rate, or a schedule of it.
       learning_rate_decay: whether a learning rate that is a number decays linearly to 0 over the learner steps of the
         run.  Batches also hold the last timesteps of episodes, which are not environment steps, so with short episodes
-        it may reach 0 slightly before the run's last environment step.
+        it may reach 0 slightly before the run's last environment step.  In a run that is resumed with more steps it
+        begins where it was, and rises within a tenth of the steps that are left to the rate of the longer run.
       epsilon: added to the denominator of the update by Adam and similar ones, and under its square root by RMSProp.
       rmsprop_decay: decay of RMSProp's moving average.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.

@@ -8,6 +8,7 @@ import tensorflow as tf
 from ..errors import CallboardError
 from ..named_objects import import_object
 from .gradient_step import Objective
+from .learning.decaying_rate import DecayingRate
 from .learning.split_optimizer import ScaledRate, SplitOptimizer
 from .optimizer_settings import OptimizerSettings
 from .schedules import Schedule
@@ -93,8 +94,10 @@ def make_optimizer(
     if steps is not None:
         # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and
         # a run resumed with another learning rate would continue with the old one.
-        last = 0.0 if settings.learning_rate_decay else rate
-        rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=last)
+        if settings.learning_rate_decay:
+            rate = DecayingRate(rate, steps)
+        else:
+            rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=rate)
         if factor != 1.0:
             rate = ScaledRate(rate, factor)
     if settings.name not in OPTIMIZERS:

@@ -15,8 +15,9 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
+from .learning.decaying_rate import DecayingRate
 from .learning.on_policy import check_sizes
-from .learning.ppo_learner import PpoLearner, Rates
+from .learning.ppo_learner import PpoLearner
 from .learning.ppo_rollout import Rollout, make_rollout
 from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
@@ -97,6 +98,9 @@ class Ppo(PpoSettings, Agent):
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         self._check_minibatches(layout, networks.has_memory)
+        iterations = max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
+        rate = self.optimizer.learning_rate
+        rate_of: Any = DecayingRate(rate, iterations) if self.optimizer.learning_rate_decay else lambda step: rate * 1.0
         return PpoLearner(
             networks,
             functools.partial(self.loss, networks),
@@ -105,9 +109,8 @@ class Ppo(PpoSettings, Agent):
                 self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
             ),
             strategy,
-            rates=functools.partial(
-                self._rates, max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
-            ),
+            learning_rate=rate_of,
+            clip_range=functools.partial(self._clip_range, iterations),
             parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
             epochs=self.epochs,
             minibatches=self.minibatches,
@@ -118,12 +121,8 @@ class Ppo(PpoSettings, Agent):
             seed=layout.seed,
         )
 
-    def _rates(self, iterations: int, step: int) -> Rates:
-        left = max(0.0, 1.0 - step / iterations)
-        return Rates(
-            learning_rate=self.optimizer.learning_rate * (left if self.optimizer.learning_rate_decay else 1.0),
-            clip_range=self.clip * (left if self.clip_decay else 1.0),
-        )
+    def _clip_range(self, iterations: int, step: int) -> Any:
+        return self.clip * (max(0.0, 1.0 - step / iterations) if self.clip_decay else 1.0)
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
         """Returns a replica's share of an iteration's data, see `make_rollout`."""

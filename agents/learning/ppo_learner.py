@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,17 +10,10 @@ from ...data import Sample, Update
 from ...replay import raise_if_stopped
 from ..gradient_step import GradientStep, LossOutput, Objective
 from ..policies.ppo_policy import PpoNetworks
+from .decaying_rate import DecayingRate
 from .fast_function import CompiledOnFirstCall
 from .on_policy import FreshBatches
 from .ppo_rollout import Rollout, observation_values, select_minibatch
-
-
-class Rates(NamedTuple):
-    """What may change from one iteration to the next."""
-
-    learning_rate: float
-    clip_range: float
-    """ε of the probability ratio."""
 
 
 class PpoLearner(tf.Module):
@@ -34,7 +27,8 @@ class PpoLearner(tf.Module):
       make_rollout: takes a replica's share of a batch, in parts, and the values of each part.
       optimizer: applies the gradients.
       strategy: the strategy in whose scope networks and optimizer were created.
-      rates: returns the rates of an iteration, by the number of iterations made before it.
+      learning_rate: returns the learning rate of an iteration, by the number of iterations made before it.
+      clip_range: returns ε of the probability ratio, likewise.
       parts: number of dataset elements per replica that make up a batch.
       epochs: passes over the batch per iteration.
       minibatches: parts of the batch in an epoch.
@@ -52,7 +46,8 @@ class PpoLearner(tf.Module):
         make_rollout: Callable[[Sequence[Sample], Sequence[tf.Tensor]], Rollout],
         optimizer: tf.keras.optimizers.Optimizer,
         strategy: tf.distribute.Strategy,
-        rates: Callable[[int], Rates],
+        learning_rate: Callable[[int], Any],
+        clip_range: Callable[[int], Any],
         parts: int,
         epochs: int,
         minibatches: int,
@@ -66,7 +61,8 @@ class PpoLearner(tf.Module):
         self.optimizer = optimizer
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._strategy = strategy
-        self._rates = rates
+        self._learning_rate = learning_rate
+        self._clip_range = clip_range
         self._epochs = epochs
         self._gradient_steps = minibatches // accumulate
         self._batches = FreshBatches(strategy, parts, max_policy_lag)
@@ -95,11 +91,11 @@ class PpoLearner(tf.Module):
         step = int(self.steps.numpy())
         batch = self._batches.take(iterator, step)
         rollout = self._rollout(batch.parts, [self._values(sample) for sample in batch.parts])
-        rates = self._rates(step)
-        self.optimizer.learning_rate = rates.learning_rate
+        rates = {"learning_rate": self._learning_rate(step), "clip_range": self._clip_range(step)}
+        self.optimizer.learning_rate = rates["learning_rate"]
         for epoch in range(self._epochs):
             seed = tf.constant([self._seed, step * self._epochs + epoch], tf.int64)
-            metrics = self._epoch(rollout, seed, tf.constant(rates.clip_range), iterator)
+            metrics = self._epoch(rollout, seed, tf.constant(rates["clip_range"]), iterator)
             # The KL divergence is summed over all replicas, so all make the same decision.
             if self._target_kl is not None and float(metrics["approximate_kl"]) > self._target_kl:
                 break
@@ -108,8 +104,14 @@ class PpoLearner(tf.Module):
             self._normalizer_update(rollout.inputs.observation)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
-        metrics = {**metrics, **rates._asdict(), **taken}
+        metrics = {**metrics, **rates, **taken}
         return Update(metrics, finite=self._gradient_step.finite)
+
+    def continue_decay(self) -> bool:
+        """See `GradientLearner`."""
+        last = float(tf.convert_to_tensor(self.optimizer.learning_rate))
+        rate = self._learning_rate
+        return isinstance(rate, DecayingRate) and rate.continue_from(int(self.steps.numpy()), last)
 
     def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:
         """Makes a gradient step on each minibatch, and returns the means of their metrics."""

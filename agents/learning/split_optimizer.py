@@ -10,14 +10,14 @@ class ScaledRate(tf.keras.optimizers.schedules.LearningRateSchedule):
     """A schedule times a factor."""
 
     def __init__(self, schedule: Any, factor: float):
-        self._schedule = schedule
-        self._factor = factor
+        self.schedule = schedule
+        self.factor = factor
 
     def __call__(self, step: Any) -> Any:
-        return self._factor * self._schedule(step)
+        return self.factor * self.schedule(step)
 
     def get_config(self) -> dict[str, Any]:
-        return {"schedule": self._schedule, "factor": self._factor}
+        return {"schedule": self.schedule, "factor": self.factor}
 
 
 class SplitOptimizer(tf.Module):

@@ -127,3 +127,21 @@ def test_a_changed_replay_is_refused_by_name(interrupted, case):
         experiment = read_experiment(interrupted.run_dir, [option, "--actors=2"])
         with pytest.raises(CallboardError, match=message):
             run_experiment(experiment, "threads", resume=True)
+
+
+def test_with_more_steps_the_learning_rate_continues_where_it_was_and_the_run_says_so(tmp_path, capsys):
+    small = ["--agent.batch-size", "8", "--agent.minibatches", "2", "--agent.epochs", "1", "--agent.unroll-length", "8"]
+    limits = ["--actors", "1", "--envs-per-actor", "8", "--evaluation-episodes", "1", "--evaluation-envs", "1"]
+    run_dir = ["--run-dir", str(tmp_path / "run"), "--launcher", "inline"]
+    assert main(["train", "ppo", "--env", "CartPole-v1", *small, *limits, *run_dir, "--max-steps", "3200"]) == 0
+    assert "the learning rate continues" not in capsys.readouterr().out
+    assert main(["train", "--resume", *run_dir, "--max-steps", "12800"]) == 0
+    said = capsys.readouterr()
+    assert "the learning rate continues where it was" in said.out + said.err
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rates = {row["learner/step"]: row["learner/learning_rate"] for row in rows if "learner/learning_rate" in row}
+    steps = sorted(rates)
+    # Between two learner steps of the 200, the rate changes by at most a fifteenth of its rise in 15 steps.
+    for step, after in zip(steps, steps[1:], strict=False):
+        assert abs(rates[after] - rates[step]) <= 2e-5 * (after - step) + 1e-6
+    assert max(rate for step, rate in rates.items() if step > 60) > 1e-4 > rates[steps[-1]]

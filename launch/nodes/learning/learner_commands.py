@@ -61,6 +61,7 @@ class LearnerCommands:
         if problem:
             raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
         step = self._checkpoints.restore(checkpoint, self._setup.modules, self._setup.variables)
+        getattr(self._setup.learner, "continue_decay", bool)()
         self._publish()
         return step
 
