@@ -24,11 +24,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("study", metavar="FILE|NAME", help="a YAML file, or a name in `callboard list studies`")
     parser.add_argument("--run-dir", type=_local_path, help="directory of the study (runs/study-NAME)")
     parser.add_argument("--seeds", help="seeds of all runs in place of those of the study, such as 1,2,3")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only combinations whose name contains this text")
     parser.add_argument("--list", action="store_true", help="list the runs, and start nothing")
     parser.add_argument("--report", action="store_true", help="write the report of the runs so far, and start nothing")
     known, options = parser.parse_known_args(arguments)
     check_option_names(options, parser.options)
-    cells, study = _cells(known.study, known.seeds, options)
+    cells, study = _cells(known.study, known.seeds, options, known.only)
     directory = SeriesDirectory(known.run_dir or pathlib.Path("runs") / f"study-{pathlib.Path(known.study).stem}")
     directory.check(cells)
     if known.list:
@@ -61,11 +62,11 @@ def _local_path(text: str) -> pathlib.Path:
     return pathlib.Path(text)
 
 
-def _cells(name: str, seeds: str | None, options: Sequence[str]) -> tuple[list[StudyCell], Study]:
+def _cells(name: str, seeds: str | None, options: Sequence[str], only: str) -> tuple[list[StudyCell], Study]:
     study = read_study(name)
     if seeds is not None:
         study = study.with_seeds(parse_seeds(seeds))
-    return cells_of(study, options), study
+    return cells_of(study, options, only), study
 
 
 def _report(study: Study, cells: Sequence[StudyCell], directory: SeriesDirectory, name: str, command: str) -> None:

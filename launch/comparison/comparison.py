@@ -114,6 +114,7 @@ class GroupScore:
       group: the group.
       mean: mean of the final scores.
       std: their standard deviation over runs.
+      area: mean of the areas under the curves, each divided by its steps.
       iqm: their interquartile mean.
       interval: bootstrap interval of the interquartile mean; None for one run.
       has_goal: whether the runs have a goal.
@@ -123,6 +124,7 @@ class GroupScore:
     group: Group
     mean: float
     std: float
+    area: float
     iqm: float
     interval: Interval | None
     has_goal: bool
@@ -293,6 +295,7 @@ def _group_score(group: Group, runs: Sequence[RunScore], settings: ComparisonSet
         group=group,
         mean=float(scores.mean()),
         std=float(scores.std()),
+        area=float(np.mean([run.area for run in group.runs])),
         iqm=float(interquartile_mean(scores)),
         interval=bootstrap_interval([scores], confidence=settings.confidence, resamples=settings.resamples),
         has_goal=any(run.goal is not None for run in runs),

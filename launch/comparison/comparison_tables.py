@@ -12,7 +12,7 @@ from .comparison import Comparison, ComparisonSettings, GroupScore, RunScore, Va
 from .score_statistics import Interval
 
 _NONE = "-"
-_NUMBERS = ("seed", "runs", "steps", "seconds", "score", "mean", "IQM", "interval")
+_NUMBERS = ("seed", "runs", "steps", "seconds", "score", "mean", "area", "IQM", "interval")
 
 
 class TextTable(NamedTuple):
@@ -43,7 +43,7 @@ def tables(comparison: Comparison) -> list[TextTable]:
     found = [
         TextTable(
             f"final scores over runs: {settings.metric}",
-            ["group", "runs", "mean", "IQM", percent, "reached", "median steps", "median seconds"],
+            ["group", "runs", "mean", "area", "IQM", percent, "reached", "median steps", "median seconds"],
             [_group_row(score) for score in comparison.groups],
         ),
         TextTable(
@@ -70,6 +70,7 @@ def plain_values(comparison: Comparison) -> dict[str, Any]:
                 "runs": [run.name for run in score.group.runs],
                 "mean": score.mean,
                 "std": score.std,
+                "area": score.area,
                 "iqm": score.iqm,
                 "interval": score.interval,
                 "reached": len(score.reached),
@@ -108,6 +109,7 @@ def _group_row(score: GroupScore) -> list[str]:
         score.group.name,
         str(count),
         f"{_number(score.mean)} ± {_number(score.std)}",
+        _number(score.area),
         _number(score.iqm),
         _interval(score.interval),
         f"{len(score.reached)} of {count}" if score.has_goal else _NONE,

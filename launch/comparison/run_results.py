@@ -57,6 +57,14 @@ class RunResult:
         return float(self.values[-1])
 
     @property
+    def area(self) -> float:
+        """The area under the curve, over the steps from its first value to its last: the mean of its values there."""
+        steps = np.diff(self.steps)
+        if not steps.sum():
+            return self.score
+        return float((steps * (self.values[1:] + self.values[:-1]) / 2).sum() / steps.sum())
+
+    @property
     def agent(self) -> str:
         return str(self.settings["agent.name"])
 

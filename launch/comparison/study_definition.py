@@ -12,7 +12,7 @@
     launcher: inline
     report: {goal: 475}
 
-Every combination is a cell, with a run for each seed.
+Every combination is a cell, with a run for each seed.  An environment may name the agents that are tried in it.
 """
 
 import dataclasses
@@ -60,6 +60,10 @@ class AgentEntry:
     launcher: str | None = None
     seeds: list[Seed] | None = None
 
+    @property
+    def shown_name(self) -> str:
+        return self.name or (pathlib.Path(self.recipe).stem if self.recipe else self.agent) or ""
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentEntry:
@@ -70,12 +74,14 @@ class EnvironmentEntry:
       name: name in directories; None takes that of the environment.
       settings: settings of the runs in it.
       seeds: seeds of the runs in it; None takes those of the agent or the study.
+      agents: names of the agents that are tried in it; None takes all of the study.
     """
 
     env: str
     name: str | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     seeds: list[Seed] | None = None
+    agents: list[str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,12 +210,13 @@ def parse_study(content: Any) -> Study:
     return study
 
 
-def cells_of(study: Study, options: Sequence[str] = ()) -> list[StudyCell]:
+def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[StudyCell]:
     """Returns the cells of a study, and checks the settings of each.
 
     Args:
       study: the study.
       options: options of `callboard train` for all runs, which override the settings of the study.
+      only: part of the names of the cells that are returned.
 
     Raises:
       CallboardError: a cell's settings are not valid, two have the same name, or there are no runs or too many.
@@ -222,25 +229,36 @@ def cells_of(study: Study, options: Sequence[str] = ()) -> list[StudyCell]:
             raise CallboardError(f"the matrix has no runs: grid.{name} is empty")
     cells: dict[str, StudyCell] = {}
     runs = 0
-    for cell in _cells(study, options):
+    for cell in _cells(study, options, only):
         if cell.name.lower() in cells:
             raise CallboardError(f"two combinations are named {cell.name!r}; give one of them another name")
         cells[cell.name.lower()] = cell
         runs += len(cell.seeds)
         if runs > _MOST_RUNS:
             raise CallboardError(f"the matrix has more than {_MOST_RUNS:,} runs; shorten its lists")
+    if not cells:
+        raise CallboardError(f"the matrix has no runs whose name contains {only!r}; see --list")
     return list(cells.values())
 
 
-def _cells(study: Study, options: Sequence[str]) -> Iterator[StudyCell]:
+def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCell]:
     points = itertools.product(*([(key, value) for value in values] for key, values in study.grid.items()))
     places: list[EnvironmentEntry | None] = [None] if study.environments is None else [*study.environments]
+    names = [agent.shown_name for agent in study.agents]
+    for place in study.environments or []:
+        for known in place.agents or []:
+            if known not in names:
+                raise unknown(f"agent of {place.env}", known, names)
     for agent, environment, variant, point in itertools.product(study.agents, places, study.variants, points):
-        agent_name = agent.name or (pathlib.Path(agent.recipe).stem if agent.recipe else agent.agent) or ""
+        agent_name = agent.shown_name
+        if environment is not None and environment.agents is not None and agent_name not in environment.agents:
+            continue
         values = [f"{key.rpartition('.')[2]} {value}" for key, value in point]
         variant_name = ", ".join(filter(None, [agent_name, variant.name, *values]))
         environment_name = "" if environment is None else environment.name or environment.env
         name = "-".join(_slug(part) for part in (agent_name, environment_name, variant.name, *values) if part)
+        if only not in name:
+            continue
         try:
             seeds = next(
                 seeds

@@ -52,6 +52,8 @@ def test_a_failed_run_is_named_at_the_end_and_the_others_are_reported(started, t
 def test_runs_are_listed_and_options_and_seeds_apply_to_all(started, capsys):
     assert main(["study", "mine.yaml", "--list", "--seeds", "7"]) == 0
     assert capsys.readouterr().out.splitlines() == ["impala-CartPole-v1/seed-7", "ppo-CartPole-v1/seed-7"]
+    assert main(["study", "mine.yaml", "--list", "--only", "ppo"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["ppo-CartPole-v1/seed-1", "ppo-CartPole-v1/seed-2"]
     assert not started
     main(["study", "mine.yaml", "--seeds=7", "--run-dir", "there", "--max-steps", "300"])
     assert "max_steps: 300" in open("there/ppo-CartPole-v1/settings.yaml").read()

@@ -95,6 +95,11 @@ def test_every_figure_of_a_group(runs):
     assert score.mean == pytest.approx(mean)
     assert score.std == pytest.approx((sum((value - mean) ** 2 for value in finals) / 4) ** 0.5)
     assert score.iqm == pytest.approx(sum(sorted(finals)[1:3]) / 2)
+    areas = []
+    for curve in CURVES.values():
+        pairs = zip(curve, curve[1:], strict=False)
+        areas.append(sum((after - at) * (value + last) / 2 for (at, value), (after, last) in pairs) / 2000)
+    assert score.area == pytest.approx(sum(areas) / 4)
     generator, resampled = np.random.default_rng(5), []
     for _ in range(20_000):
         chosen = sorted(finals[index] for index in generator.integers(4, size=4))

@@ -23,9 +23,9 @@ def comparison(tmp_path, monkeypatch):
 
 def test_the_tables_show_scores_goals_and_runs(comparison, capsys):
     groups, runs, variants = tables(comparison)
-    assert groups.columns[4] == "95% interval" and groups.columns[-2:] == ["median steps", "median seconds"]
+    assert groups.columns[5] == "95% interval" and groups.columns[-2:] == ["median steps", "median seconds"]
     assert groups.rows == [
-        ["impala on CartPole-v1", "2", "240.1 ± 239.9", "240.1", "0.25 to 480.0", "1 of 2", "-", "-"]
+        ["impala on CartPole-v1", "2", "240.1 ± 239.9", "150.1", "240.1", "0.25 to 480.0", "1 of 2", "-", "-"]
     ]
     assert runs.rows == [
         ["impala on CartPole-v1", "1", "2,000", "2", "480.0 ± 48.0", "2,000", "2", "runs/seed-1"],

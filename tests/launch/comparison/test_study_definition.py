@@ -65,6 +65,24 @@ def test_options_and_launcher_options_are_those_of_all_runs():
     assert cell.options == ("--launcher", "ray", "--ray-address=local", "--ray-wait=5")
 
 
+def test_an_environment_may_name_its_agents():
+    found = cells(
+        agents=["impala", {"recipe": "ppo-cartpole", "name": "mine"}],
+        environments=["Acrobot-v1", {"env": "CartPole-v1", "agents": ["mine"], "settings": {"max_steps": 7000}}],
+    )
+    assert [cell.name for cell in found] == ["impala-Acrobot-v1", "mine-Acrobot-v1", "mine-CartPole-v1"]
+    assert found[-1].recipe["max_steps"] == 7000
+    with pytest.raises(CallboardError, match="unknown agent of CartPole-v1 'impal'; did you mean 'impala'?"):
+        cells(environments=[{"env": "CartPole-v1", "agents": ["impal"]}])
+
+
+def test_only_some_cells_are_made():
+    study = parse_study({**SMALL, "environments": ["CartPole-v1", "Acrobot-v1"]})
+    assert [cell.name for cell in cells_of(study, only="Acro")] == ["impala-Acrobot-v1"]
+    with pytest.raises(CallboardError, match="the matrix has no runs whose name contains 'Pong'"):
+        cells_of(study, only="Pong")
+
+
 def test_no_environment_is_that_of_the_recipe():
     (cell,) = cells_of(parse_study({"agents": [{"recipe": "ppo-acrobot"}]}))
     assert (cell.name, cell.env) == ("ppo-acrobot", "Acrobot-v1")
