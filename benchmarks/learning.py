@@ -208,6 +208,7 @@ def work(quick: bool) -> dict[str, Work]:
     mlp = from_values(
         QueuedImpala,
         {
+            "batch_size": 32,
             "network.torso": "mlp",
             "network.hidden_sizes": (64, 64),
             "network.normalize_observations": False,
@@ -234,7 +235,10 @@ def work(quick: bool) -> dict[str, Work]:
         "impala, MLP, one thread": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=1),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
         "impala, ResNet": Work(
-            from_values(QueuedImpala, {"network.torso": "impala"}), "procgen:coinrun", 1 if quick else 8, True
+            from_values(QueuedImpala, {"batch_size": 32, "network.torso": "impala"}),
+            "procgen:coinrun",
+            1 if quick else 8,
+            True,
         ),
     }
 

@@ -14,7 +14,7 @@ from .reward_settings import RewardSettings
 @dataclasses.dataclass(frozen=True)
 class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) if they do not depend on the scale of
-    rewards: those are normalized instead of clipped, and the optimizer is Adam.
+    rewards: those are normalized instead of clipped, the optimizer is Adam, and batches are smaller.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
     gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` has
@@ -22,7 +22,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
 
     Attributes:
       unroll_length: transitions in a sequence (T).
-      batch_size: sequences in a learner step, over all replicas.
+      batch_size: sequences in a learner step, over all replicas.  32 in the paper.
       accumulate: batches in a learner step, whose gradients are added before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
@@ -39,7 +39,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       normalize_rewards: see `RewardSettings`; not in the paper.
-      optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` are 1e-5 and 0.5 for the mean over 640
+      optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` are 1e-5 and 0.5 for the mean over 160
         transitions.  The paper's is RMSProp.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
@@ -47,7 +47,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     """
 
     unroll_length: PositiveInt = 20
-    batch_size: PositiveInt = 32
+    batch_size: PositiveInt = 8
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     queue_batches: PositiveInt = 2
@@ -61,7 +61,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     lambda_: UnitInterval = 1.0
     normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
-        name="adam", learning_rate=1e-3, epsilon=6.4e-3, max_gradient_norm=320.0
+        name="adam", learning_rate=1e-3, epsilon=1.6e-3, max_gradient_norm=80.0
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(256, 256), activation="tanh", lstm_size=256, head_sizes=()

@@ -10,7 +10,7 @@ from callboard.nested_settings import from_values
 def test_the_defaults_are_those_of_the_documentation():
     assert values_of(ImpalaSettings) == {
         "unroll_length": 20,
-        "batch_size": 32,
+        "batch_size": 8,
         "accumulate": 1,
         "reward_scale": 1.0,
         "updates_per_call": 1,
@@ -31,9 +31,9 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.name": "adam",
         "optimizer.learning_rate": 1e-3,
         "optimizer.learning_rate_decay": True,
-        "optimizer.epsilon": 6.4e-3,
+        "optimizer.epsilon": 1.6e-3,
         "optimizer.rmsprop_decay": 0.99,
-        "optimizer.max_gradient_norm": 320.0,
+        "optimizer.max_gradient_norm": 80.0,
         "optimizer.options": {},
         **POLICY_VALUE_NETWORK,
         "network.hidden_sizes": (256, 256),
