@@ -149,7 +149,7 @@ def stored_run(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", of("test_runs_are_read"))
 def test_runs_are_read(words, folder, stored_run):
-    for name in ("x", "a", "b"):
+    for name in ("x", "a", "b", "study-defaults", "sb3-defaults"):
         shutil.copytree(stored_run, folder / "runs" / name)
     call(words, folder, SDL_VIDEODRIVER="dummy", DISPLAY=":0")
 
