@@ -125,7 +125,9 @@ FEW_SECONDS = ["--max-seconds", "10", "--evaluation-episodes", "1", "--evaluatio
 def test_training_begins(words, folder):
     if "--dataset" in words:
         recorded = pathlib.Path(words[words.index("--dataset") + 1])
-        of_agent = {"ppo": ["CartPole-v1"], "td3": ["Pendulum-v1", "--agent.replay.min-size", "500"]}[recorded.name]
+        # Few environments, or none would end an episode of 200 steps.
+        of_td3 = ["Pendulum-v1", "--agent.replay.min-size", "500", "--actors", "1", "--envs-per-actor", "4"]
+        of_agent = {"ppo": ["CartPole-v1"], "td3": of_td3}[recorded.name]
         options = ["--max-steps", "3000", "--record-episodes", "true", "--run-dir", str(recorded)]
         call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
     call([*words, *FEW_SECONDS] if "--help" not in words else words, folder, SDL_VIDEODRIVER="dummy")
