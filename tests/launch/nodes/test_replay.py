@@ -55,7 +55,7 @@ def test_priorities_of_windows_survive_the_server(tmp_path):
         replay, actor = nodes["replay/0"], nodes["actor/0"]
         for _ in range(40):
             actor.step()
-        assert actor._writer.ready(10, max_pending=0)
+        assert actor._actors[""]._writer.ready(10, max_pending=0)
         keys, _, _ = weights(replay)
         envs, priorities = np.ones(len(keys), np.int32), np.arange(1, len(keys) + 1, dtype=np.float32)
         replay.update_windows(keys.tobytes(), envs.tobytes(), priorities.tobytes())
