@@ -10,13 +10,15 @@ from callboard.replay_settings import ReplaySettings
 UNIFORM = ReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
 
 
-def test_only_the_error_buffer_has_a_default():
+def test_size_minimum_and_ratio_have_no_defaults():
     assert values_of(UNIFORM) == {
         "size": 500,
         "min_size": 20,
         "samples_per_insert": 0.5,
         "error_buffer": None,
         "sampled_together": None,
+        "demonstration_share": 0.0,
+        "demonstration_items": None,
     }
     with pytest.raises(TypeError, match="'size', 'min_size', and 'samples_per_insert'"):
         ReplaySettings()

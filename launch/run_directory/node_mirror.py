@@ -5,6 +5,7 @@ it owns are stored every few seconds and when it ends.
 """
 
 import logging
+import pathlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -153,9 +154,13 @@ class Mirror:
             "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json", "ratings.json"],
         }
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
-        if self._label in ("coordinator", "evaluator", "actor"):
+        written: list[pathlib.Path] = []
+        if self._label in ("coordinator", "evaluator"):
             written = [*self._directory.tensorboard.rglob("*"), *self._directory.videos.glob("*.mp4")]
-            owned += [str(file.relative_to(path)) for file in written if file.is_file()]
+        elif self._label == "actor" and self._number == 0:
+            training = self._directory.tensorboard / "training_videos"
+            written = [*training.rglob("*"), *self._directory.videos.glob("training-*.mp4")]
+        owned += [str(file.relative_to(path)) for file in written if file.is_file()]
         return [name for name in owned if (path / name).exists()]
 
     def _owned_wholes(self) -> list[str]:

@@ -73,7 +73,8 @@ def iterate(agent, layout):
     record: Any = tree.map_structure(lambda spec: random(spec, STEPS, BATCH), traced.record)
     longer = {name: random(getattr(traced.record, name), STEPS + 1, BATCH) for name in ("observation", "first", "last")}
     record = record._replace(**longer, version=tf.zeros_like(record.version))
-    sample = Sample(record, tree.map_structure(lambda spec: random(spec, BATCH), traced.state))
+    state = tree.map_structure(lambda spec: random(spec, BATCH), traced.state)
+    sample = Sample(record, state, discounted_return=random(traced.record.reward, STEPS, BATCH))
     rollout = agent.rollout(networks, [sample], [observation_values(networks, sample)])
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     metrics = learner.step(iter([sample])).metrics

@@ -117,7 +117,7 @@ def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
     if not with_priorities:
         assert together["priorities"] == []
         return
-    key, shard, priority = together["priorities"]
+    key, shard, priority, _ = together["priorities"]
     assert key == [100 * batch + item for batch in range(UPDATES) for item in items]
     assert shard == [batch for batch in range(UPDATES) for _ in items]
     priority_of = dict(zip(on_one["together"]["priorities"][0], on_one["together"]["priorities"][2], strict=True))
@@ -169,7 +169,9 @@ def assert_in_order(chain, shares):
         if number in (UPDATES // 2 - 1, UPDATES - 1):
             after.append(x)
     np.testing.assert_allclose(chain["x"], after, rtol=1e-12)
-    np.testing.assert_allclose(np.transpose(chain["priorities"]), expected, rtol=1e-12)
+    *priorities, env = chain["priorities"]
+    np.testing.assert_allclose(np.transpose(priorities), expected, rtol=1e-12)
+    assert env == []
 
 
 @pytest.mark.parametrize("devices", ["1", "2"])

@@ -142,7 +142,13 @@ def test_what_is_written_is_read_again(tmp_path):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_recipes_that_ship_are_right(name):
-    check_experiment(parse_experiment(None, read_recipe(name), []))
+    experiment = parse_experiment(None, read_recipe(name), [])
+    try:
+        check_experiment(experiment)
+    except CallboardError as error:
+        if "needs the package" not in str(error):
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,15 @@ def actions_of(action, observation=None, seed=0, count=COUNT):
 
 
 def test_every_policy_acts_on_its_own_timestep():
-    class Environment:
-        by_policy = {"red": 3, "blue": 4}
+    class View:
+        def split(self, timestep):
+            return {"red": timestep + 3, "blue": timestep + 4}
+
+        def join(self, actions):
+            return tuple(actions.items())
 
     policies = {"red": lambda timestep: (timestep * 10, ()), "blue": lambda timestep: (timestep * 100, ())}
-    assert JointPolicy(Environment(), policies)(None) == ({"red": 30, "blue": 400}, ())
+    assert JointPolicy(View(), policies)(0) == ((("red", 30), ("blue", 400)), ())
 
 
 def test_all_discrete_values_are_about_equally_frequent():

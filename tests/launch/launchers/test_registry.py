@@ -78,7 +78,8 @@ def test_an_option_that_every_run_has_is_refused():
 
 
 def test_options_are_given_by_their_names_on_the_command_line():
-    assert set(launcher_options(launcher_class("ray"))) == {"ray_address", "ray_cpus", "ray_strategy", "ray_wait"}
+    options = {"ray_address", "ray_cpus", "ray_gpus", "ray_strategy", "ray_wait"}
+    assert set(launcher_options(launcher_class("ray"))) == options
     assert launcher_options(launcher_class(DEFAULT_LAUNCHER)) == {}
     launcher = make_launcher("ray", {"ray_wait": 5, "ray_strategy": "SPREAD"})
     assert (launcher.wait, launcher.strategy, launcher.address) == (5, "SPREAD", None)

@@ -99,5 +99,5 @@ def test_live_in_a_window(run, monkeypatch):
 def test_a_window_needs_a_display(run, monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(CallboardError, match="--render human needs a display, and there is none here"):
+    with pytest.raises(CallboardError, match='render="human" needs a display, and there is none here'):
         evaluate_run(*run, 2, "best", 0, print, live=True)
