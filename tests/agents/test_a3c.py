@@ -70,7 +70,9 @@ def start(tmp_path):
         worker.server.stop()
 
 
-@pytest.mark.parametrize("env, core", [("CartPole-v1", "lstm"), ("Pendulum-v1", "none")])
+@pytest.mark.parametrize(
+    "env, core", [("CartPole-v1", "lstm"), pytest.param("Pendulum-v1", "none", marks=pytest.mark.slow)]
+)
 def test_a_step_is_that_of_a2c_with_the_same_block(start, env, core):
     settings = {**SETTINGS, "network.core": core, "network.lstm_size": 3, "normalize_rewards": False}
     worker = start(from_values(A3C, settings), env)

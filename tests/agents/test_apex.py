@@ -392,6 +392,7 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
     np.testing.assert_allclose([found[key] for key in both], [first[key] for key in both], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_pixels_are_learned_from(tmp_path):
     """In the end the values distinguish right from left; replay cannot be seeded, so it may take more steps or
     fewer."""

@@ -14,7 +14,7 @@ from update_on_replicas import BATCH, begin, made, random_sample
 from callboard.data import Sample
 from callboard.transitions import valid_transitions
 
-FAST = ("impala", "apex")
+FAST = ("apex",)
 AGENTS = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in SMALL_UPDATES]
 
 

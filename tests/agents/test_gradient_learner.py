@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from slow_cases import slow_but
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
@@ -79,7 +80,7 @@ def spec_of(sample):
     return tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), sample)
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", slow_but(AGENTS, "apex"))
 def test_a_call_of_several_updates_does_what_they_do_in_turn(name):
     one_by_one, single = learn(name, at_once=False)
     together, calls = learn(name, at_once=True)

@@ -304,6 +304,7 @@ class Table(tf.Module):
 
 
 PAPER = {
+    "batch_size": 32,
     "normalize_rewards": False,
     "optimizer.name": "rmsprop",
     "optimizer.learning_rate": 6e-4,

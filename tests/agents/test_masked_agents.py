@@ -119,7 +119,13 @@ def samples(masked_layout, length):
     return sample, sample._replace(record=record._replace(observation=seen, action=action, extras=extras), state=state)
 
 
-@each_case
+@pytest.mark.parametrize(
+    "name, settings, length",
+    [
+        pytest.param(*case, id=name, marks=() if name in ("ppo", "apex") else pytest.mark.slow)
+        for name, case in CASES.items()
+    ],
+)
 def test_learning_is_as_if_the_masked_action_did_not_exist(name, settings, length):
     # The previous action is an input of as many numbers as there are actions.
     blind = {"network.previous_inputs": False} if name == "r2d2" else {}

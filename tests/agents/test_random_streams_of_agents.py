@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import update_on_replicas
 from dm_env import specs as dm_specs
+from slow_cases import slow_but
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.gradient_learner import GradientLearner
@@ -59,7 +60,7 @@ def words(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(CASES, "ppo", "apex"))
 def test_no_two_streams_depend_on_each_other(name, words, monkeypatch):
     monkeypatch.setattr(update_on_replicas, "BATCH", ROWS)
     settings, observation, action = CASES[name]

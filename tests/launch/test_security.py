@@ -7,6 +7,7 @@ import sys
 
 import numpy
 import pytest
+from slow_cases import slow_but
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
@@ -205,7 +206,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("arguments", COMMANDS)
+@pytest.mark.parametrize("arguments", slow_but(COMMANDS, "compare .", "top . --once"))
 def test_looking_at_a_directory_imports_nothing_from_it(arguments, tmp_path):
     for name in OPTIONAL:
         (tmp_path / f"{name}.py").write_text("open('executed', 'a').write(__name__)\n")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
+from slow_cases import slow_but
 
 from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.data import Timestep
@@ -136,7 +137,7 @@ def weights_by_layer(network):
     return [leaf for i in range(count) for leaf in (*trained[3 * i : 3 * i + 3], averages[2 * i], averages[2 * i + 1])]
 
 
-@pytest.mark.parametrize("depth, size", [(8, 8), (8, 7), (20, 4)])
+@pytest.mark.parametrize("depth, size", slow_but([(8, 8), (8, 7), (20, 4)], (8, 7)))
 @pytest.mark.parametrize("training", [True, False])
 def test_against_loops(depth, size, training):
     network, image = ResNet(depth), images(3, size=size)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_cases import SMALL_UPDATES
+from slow_cases import slow_but
 from update_on_replicas import BATCH, distribute, made, random_sample
 
 from callboard.agents.acting import trace_layout
@@ -36,7 +37,7 @@ def values(networks):
     return {name: weight.numpy() for name, weight in named_weights(networks).items()}
 
 
-@pytest.mark.parametrize("name", SMALL_UPDATES)
+@pytest.mark.parametrize("name", slow_but(SMALL_UPDATES, "impala", "apex", "td3"))
 def test_every_agent_s_learner_leaves_frozen_parts_as_they_are(name, eagerly):
     agent, spec, transitions = made(name)
     strategy = tf.distribute.get_strategy()

@@ -23,8 +23,9 @@ def test_the_minimum_is_the_mean_at_one_half_and_near_the_largest_value_towards_
     values = np.linspace(-5, 5, 2001)
     q = np.array([0.0, 1.0, 4.0])
     for expectile, least, most in ((0.5, 1.66, 1.67), (0.99, 3.8, 4.0)):
-        losses = [expectile_loss(np.full(3, value), q, expectile, np.full(3, True)).numpy().sum() for value in values]
-        assert least < values[np.argmin(losses)] < most
+        pairs = np.repeat(values, len(q)), np.tile(q, len(values))
+        losses = expectile_loss(*pairs, expectile, np.full(pairs[0].shape, True)).numpy().reshape(-1, len(q))
+        assert least < values[np.argmin(losses.sum(axis=1))] < most
 
 
 def test_gradients_flow_to_the_value_alone_and_nothing_follows_a_termination():

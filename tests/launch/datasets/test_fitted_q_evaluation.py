@@ -33,9 +33,9 @@ def transitions(next_action):
 @pytest.mark.parametrize(
     ("actions", "value"),
     [
-        ([1], -0.1 + GAMMA),
+        pytest.param([1], -0.1 + GAMMA, marks=pytest.mark.slow),
         # It never arrives.
-        ([0], -0.1 / (1 - GAMMA)),
+        pytest.param([0], -0.1 / (1 - GAMMA), marks=pytest.mark.slow),
         # Both with the same probability: v0 = 0.5 (-0.1 + g v0) + 0.5 (-0.1 + g v1), and likewise v1.
         ([0, 1], None),
     ],

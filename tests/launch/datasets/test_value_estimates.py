@@ -26,6 +26,7 @@ def ppo(tmp_path_factory):
     return str(directory)
 
 
+@pytest.mark.slow
 def test_all_methods_agree_on_the_policy_that_acted(ppo):
     from callboard import dataset_info
 

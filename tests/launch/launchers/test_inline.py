@@ -54,6 +54,7 @@ def test_nodes_of_the_user_s_own_are_refused_before_anything_starts():
         inline.run(program, None, None)
 
 
+@pytest.mark.slow
 def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
     small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
     evaluation = ["--evaluation-episodes=2", "--evaluation-envs=2", "--agent.unroll-length=5"]

@@ -60,6 +60,7 @@ def test_tensorboard_shows_the_curve_and_the_distribution_of_a_metric(fetch):
     assert len(fetch("histograms/histograms", run=".", tag="episode/eaten_distribution")) == 3
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_no_bookkeeping(fetch):
     assert list(fetch("scalars/tags")["."]) == ["episode/eaten"]
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from slow_cases import slow_but
 from untrained_runs import write_run
 
 from callboard.agents.learning.weight_names import named_weights
@@ -73,7 +74,7 @@ def begun(experiment):
     return after, before, {name for name, weight in named_weights(networks).items() if id(weight) in acting}
 
 
-@pytest.mark.parametrize("agent", ["impala", "ppo", "apex", "r2d2", "sac"])
+@pytest.mark.parametrize("agent", slow_but(["impala", "ppo", "apex", "r2d2", "sac"], "impala", "sac"))
 def test_every_agent_begins_with_all_weights_of_the_latest_checkpoint(agent, tmp_path):
     weights = write_source(tmp_path, agent)
     for reference in (str(tmp_path), f"{tmp_path}@5"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from dm_env import specs
+from slow_cases import slow_but
 
 from callboard.errors import CallboardError
 from callboard.networks.residual import ImpalaResNet
@@ -32,8 +33,13 @@ def test_choice_of_torso():
 
 @pytest.mark.parametrize(
     "torso, dtype, high",
-    [(torso, *kind) for torso in ("impala", "nature", "mlp") for kind in ((np.uint8, 255), (np.uint8, 1))]
-    + [("nature", np.int32, 255), ("nature", np.float32, 255)],
+    slow_but(
+        [(torso, *kind) for torso in ("impala", "nature", "mlp") for kind in ((np.uint8, 255), (np.uint8, 1))]
+        + [("nature", np.int32, 255), ("nature", np.float32, 255)],
+        ("mlp", np.uint8, 255),
+        ("nature", np.uint8, 1),
+        ("nature", np.float32, 255),
+    ),
 )
 def test_images_are_scaled_by_their_bounds(torso, dtype, high):
     """Pixels scaled by the bounds of their spec, and the same image in floats from 0 to 1, give the same output."""

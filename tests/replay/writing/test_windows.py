@@ -53,7 +53,14 @@ def check_window(record, records, env, timesteps, terminated, stack, steps):
 
 
 @pytest.mark.parametrize("stack", [1, 4])
-@pytest.mark.parametrize("ends", [*((end,) for end in timestep_streams.ENDS), tuple(timestep_streams.ENDS)], ids=str)
+@pytest.mark.parametrize(
+    "ends",
+    [
+        *(pytest.param((end,), marks=pytest.mark.slow) for end in timestep_streams.ENDS),
+        tuple(timestep_streams.ENDS),
+    ],
+    ids=str,
+)
 def test_windows_hold_what_the_timesteps_held(serve, ends, stack):
     records = timestep_streams.stream(ENVS, TIMESTEPS, ends)
     samples = write_and_read(serve, records, stack)
