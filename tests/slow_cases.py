@@ -1,6 +1,6 @@
 """Cases of a test of which the fast suite runs a few, and the slow one all."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,8 +15,9 @@ def slow_but(cases: Iterable[Any], *fast: Any) -> list[Any]:
     """
     found = list(cases)
     assert all(case in found for case in fast), f"unknown cases in {fast}"
-    return [_parameter(case, () if case in fast else pytest.mark.slow) for case in found]
+    return [case if case in fast else _slow(case) for case in found]
 
 
-def _parameter(case: Any, marks: Collection[Any]) -> Any:
-    return pytest.param(*case, marks=marks) if isinstance(case, tuple) else pytest.param(case, marks=marks)
+def _slow(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)
