@@ -149,6 +149,17 @@ def test_an_evaluation_listens_nowhere(network, start, tmp_path):
     check_closed(network, "`callboard evaluate`", 0)
 
 
+def test_a_stranger_reaches_no_port_of_a_search(network, start, tmp_path):
+    search = ("--search", "agent.optimizer.learning_rate=grid(1e-3,1e-4)", "--concurrent", 2)
+    run = start(*search, command=("tune", "--recipe", "impala-cartpole", *ENDLESS))
+    run.wait_until(lambda: any(file.stat().st_size for file in tmp_path.glob("run/**/metrics.jsonl")), 180)
+    ports = network.listening("here")
+    assert len(ports) >= 2
+    from_here, from_there = network.reached("here", "here", ports), network.reached("stranger", "here", ports)
+    note("`tune`", f"{len(ports)} ports, Ray's own included", len(from_here), len(from_there))
+    assert from_there == []
+
+
 def test_a_restarted_node_is_closed_too(network, start):
     run = start()
     run.wait_for_steps(1, "learner_steps")

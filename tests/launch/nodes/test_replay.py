@@ -62,7 +62,10 @@ def test_priorities_of_windows_survive_the_server(tmp_path):
         replay.finish()
     with small_run("apex-cartpole", tmp_path, *settings, only=REPLAY_ALONE) as nodes:
         now, found, sampled = weights(nodes["replay/0"])
-        assert len(now) > 10 and set(now) <= set(keys.tolist())
+        # By chance an item may be sampled here for the first time.
+        updated = np.isin(now, keys)
+        now, found = now[updated], found[updated]
+        assert len(now) > 10
         # The first weights of the others are those of the learner's reader, where it was here before.
         np.testing.assert_allclose(found[:, 1], [(1 + list(keys).index(key)) ** 0.6 for key in now], rtol=1e-6)
         np.testing.assert_allclose([sampled[key] for key in now.tolist()], found.sum(axis=1), rtol=1e-6)
