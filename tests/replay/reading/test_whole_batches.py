@@ -66,7 +66,7 @@ def test_they_hold_the_same_windows(serve, stack):
         writer = WindowWriter(replay, window_format, "windows")
         for record in records:
             writer.append(record)
-            assert writer.ready(10)
+            assert writer.ready(60)
         writer.close()
         items, info = read_all(replay, "windows", signature)
         assert len(info.key) == writer.items_written
@@ -89,7 +89,7 @@ def test_sequences_keep_the_states_they_began_with(serve):
     for timestep, record in enumerate(timestep_streams.stream(ENVS, 40)):
         state = np.stack([100 * timestep + np.arange(ENVS), np.zeros(ENVS)], axis=1).astype(np.float32)
         writer.append(record, {"core": (state,)})
-        assert writer.ready(10)
+        assert writer.ready(60)
     writer.close()
     items, _ = read_all(replay, "sequences", sequence_format.signature())
     sample = tree.map_structure(lambda leaf: leaf.numpy(), sequence_format.read(single_items(items, sequence_format)))
@@ -131,7 +131,7 @@ def test_windows_are_sampled_evenly_whatever_item_they_are_in(serve, shards, tog
         writer = replay.writer(handle, actor)
         for record in records:
             writer.append(record)
-            assert writer.ready(10)
+            assert writer.ready(60)
         writer.close()
         for env in range(ENVS):
             expected |= {(actor, env, start) for start in timestep_streams.windows(records, env, STEPS)}
