@@ -4,53 +4,15 @@ A new agent enters this table.  Then it is trained under every launcher, with ce
 loses nodes, resumes, is evaluated, and its update is compared on several devices.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from small_updates import CLIPPED, PLAIN, SAC_EPSILON, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
+from agent_case import AgentCase
+from small_updates import CLIPPED, PLAIN, SAC_EPSILON, SAC_RATES, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
 
 CARTPOLE = ("CartPole-v1", 475, 400_000)
 PENDULUM = ("Pendulum-v1", -200, 20_000)
 BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
-
-
-class AgentCase(NamedTuple):
-    name: str
-    """The agent's name in the registry."""
-    recipe: str
-    """Recipe that the tests train with."""
-    goal: float
-    """Return that a run of the recipe must still reach after a node has died."""
-    default_tasks: tuple[tuple[str, float, int], ...]
-    """Environment, return and environment steps that the agent's defaults must do with."""
-    short: Mapping[str, Any]
-    """Fields of the agent with which items are made within episodes of 9 steps."""
-    changed_replay: Mapping[str, str]
-    """Options with which a run cannot be resumed with its replay, and how the error begins (a regular expression)."""
-    small_updates: Mapping[str, SmallUpdate]
-    """Small agents, by names of their own."""
-    first_loss: str = "loss"
-    """The loss that the error names if a reward is not finite."""
-    learning_rates: tuple[str, ...] = ("optimizer.learning_rate",)
-    """Settings of the agent that are learning rates."""
-    evaluate_every: int = 5000
-    """Environment steps between evaluations, such that the goal is not reached before a node dies."""
-    reads_queue: bool = False
-    """Whether items are learned from once and in order, so that inline runs are reproducible."""
-    prioritized: bool = False
-    """Whether the learner returns priorities."""
-    updates_per_call: bool = True
-    """Whether the agent can make several updates in a call."""
-    rounded: frozenset[str] = frozenset()
-    """Parts of a record that an LSTM computes, which differ in their last bits with central inference."""
-    continuous: bool = False
-    """Whether the recipe's actions are floats, which depend on the size of the policy's batch in their last bits."""
-    several_learners: bool = True
-    """Whether several learners can share a batch."""
-    limited_env: str | None = None
-    """An environment with the option `max_episode_steps`, where the recipe's has none."""
-
 
 AGENT_CASES = (
     AgentCase(
@@ -270,25 +232,13 @@ AGENT_CASES = (
         changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
         small_updates={
             "sac": SmallUpdate(
-                {
-                    **SIZES,
-                    **SAC_EPSILON,
-                    "actor_optimizer.learning_rate": 0.1,
-                    "critic_optimizer.learning_rate": 0.2,
-                    "temperature_optimizer.learning_rate": 0.3,
-                },
+                {**SIZES, **SAC_EPSILON, **SAC_RATES},
                 transitions=1,
                 continuous=True,
             ),
             # The losses differ, and the rest is the same.
             "sac-discrete": SmallUpdate(
-                {
-                    **SIZES,
-                    **SAC_EPSILON,
-                    "actor_optimizer.learning_rate": 0.1,
-                    "critic_optimizer.learning_rate": 0.2,
-                    "temperature_optimizer.learning_rate": 0.3,
-                },
+                {**SIZES, **SAC_EPSILON, **SAC_RATES},
                 transitions=1,
                 slow=True,
             ),

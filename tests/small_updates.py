@@ -10,6 +10,9 @@ CLIPPED_TO = 0.05
 SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,), "network.normalize_observations": True}
 SMALL: dict[str, Any] = {**SIZES, "optimizer.epsilon": 1.0}
 SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
+SAC_RATES = {
+    f"{part}_optimizer.learning_rate": rate for part, rate in (("actor", 0.1), ("critic", 0.2), ("temperature", 0.3))
+}
 PLAIN = {"normalize_rewards": False, "optimizer.name": "rmsprop"}
 CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
 
