@@ -24,7 +24,7 @@ import numpy as np
 from ..agents.impala import Impala
 from ..data import Layout, Timestep
 from ..launch.experiment import Experiment
-from ..launch.program import POLICIES
+from ..launch.program import RULES
 from ..nested_settings import from_values
 from ..replay import SequenceQueue, sequence_signature
 from .harness import Case
@@ -273,7 +273,7 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(BareActor, library, batch_size, seconds),
             target=0.85,
             timestep=batch_size,
-            policy=POLICIES["actor"],
+            rules=RULES["actor"],
         )
         for name, library, batch_size in sizes
     ]

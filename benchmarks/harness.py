@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..launch.nodes.node import NodePolicy
+from ..launch.nodes.node import NodeRules
 from .results import CaseResult, Result, new_result, spread
 from .side import MakeSide, SideProcess
 
@@ -41,7 +41,7 @@ class Case(NamedTuple):
     target: float | None = None
     higher_is_better: bool = True
     timestep: int = 0
-    policy: NodePolicy | None = None
+    rules: NodeRules | None = None
     """Policy of the node whose TensorFlow settings both sides use."""
 
 
@@ -83,7 +83,7 @@ def run_case(case: Case, repeats: int, notify: Callable[[str], None]) -> CaseRes
         sides: dict[str, SideProcess | None] = {"ours": None, "limit": None}
         for name, made in (("ours", case.ours), ("limit", case.limit)):
             if callable(made):
-                sides[name] = SideProcess(made, case.policy)
+                sides[name] = SideProcess(made, case.rules)
                 opened.callback(sides[name].close)  # type: ignore[union-attr]
         for repeat in range(repeats):
             for name in ("ours", "limit") if repeat % 2 == 0 else ("limit", "ours"):

@@ -29,7 +29,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..launch.experiment import Experiment
 from ..launch.nodes.devices import device_names, make_strategy
-from ..launch.program import learner_policy
+from ..launch.program import learner_rules
 from ..nested_settings import from_values
 from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from .harness import Case
@@ -251,7 +251,7 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(ProgramLearning, one),
             functools.partial(ConstantLearning, one),
             target=0.95,
-            policy=learner_policy(one.experiment()),
+            rules=learner_rules(one.experiment()),
         )
         for name, one in work(quick).items()
     ]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..data import Layout, Record
-from ..launch.program import POLICIES
+from ..launch.program import RULES
 from ..replay import (
     Elements,
     ReplayHandle,
@@ -104,7 +104,7 @@ def cases(quick: bool) -> list[Case]:
                     functools.partial(OurReplay, *settings),
                     functools.partial(ReplayByHand, *settings),
                     target=0.90,
-                    policy=POLICIES["actor" if direction == "insert" else "learner"],
+                    rules=RULES["actor" if direction == "insert" else "learner"],
                 )
             )
     return found

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..launch.launchers.node_processes.forkserver import fork_process
 from ..launch.launchers.node_processes.process_setup import prepare_tensorflow
-from ..launch.nodes.node import NodePolicy
+from ..launch.nodes.node import NodeRules
 
 _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0
@@ -51,11 +51,11 @@ class SideProcess:
 
     Args:
       make: makes the side.
-      policy: policy of the node whose TensorFlow settings it uses; None leaves the settings unchanged.
+      rules: rules of the node whose TensorFlow settings it uses; None leaves the settings unchanged.
     """
 
-    def __init__(self, make: MakeSide, policy: NodePolicy | None = None):
-        self._process = fork_process(_serve, make, policy)
+    def __init__(self, make: MakeSide, rules: NodeRules | None = None):
+        self._process = fork_process(_serve, make, rules)
         self._pipe = self._process.pipe
 
     def measure(self) -> float:
@@ -141,11 +141,11 @@ class ServingProcess:
             os._exit(1)
 
 
-def _serve(make: MakeSide, policy: NodePolicy | None, pipe: Connection) -> None:
+def _serve(make: MakeSide, rules: NodeRules | None, pipe: Connection) -> None:
     side: Side | None = None
     try:
-        if policy is not None:
-            prepare_tensorflow(policy)
+        if rules is not None:
+            prepare_tensorflow(rules)
         side = make()
         while pipe.recv() == "measure":
             pipe.send((side.measure(), None))

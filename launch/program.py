@@ -18,32 +18,32 @@ from .nodes.evaluation.evaluator import EvaluatorNode
 from .nodes.inference.inference import InferenceNode
 from .nodes.inference.policy_server import PolicyServerNode
 from .nodes.learning.learner import LearnerNode
-from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
+from .nodes.node import LaunchedNode, Node, NodeHandle, NodeRules, ProgramNode
 from .nodes.recorded.feeder import FeederNode
 from .nodes.recorded.recorder import RecorderNode
 from .nodes.replay import ReplayNode
 from .nodes.user_node import ClosingProgram, UserNode
 
-POLICIES: dict[str, NodePolicy] = {
-    "actor": NodePolicy(stop_order=1),
-    "feeder": NodePolicy(stop_order=1),
-    "evaluator": NodePolicy(stop_order=1),
+RULES: dict[str, NodeRules] = {
+    "actor": NodeRules(stop_order=1),
+    "feeder": NodeRules(stop_order=1),
+    "evaluator": NodeRules(stop_order=1),
     # Actors send it their last episodes when they end.
-    "recorder": NodePolicy(stop_order=2, keeps=True, grace=60.0),
-    "inference": NodePolicy(stop_order=2, uses_gpu=True, tensorflow_threads=0),
-    "learner": NodePolicy(
+    "recorder": NodeRules(stop_order=2, keeps=True, grace=60.0),
+    "inference": NodeRules(stop_order=2, uses_gpu=True, tensorflow_threads=0),
+    "learner": NodeRules(
         stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
     ),
     # A large replay takes minutes to write.
-    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0, single_arena=True),
-    "coordinator": NodePolicy(stop_order=5, keeps=True),
+    "replay": NodeRules(stop_order=4, keeps=True, grace=600.0, single_arena=True),
+    "coordinator": NodeRules(stop_order=5, keeps=True),
 }
 
-POLICY_SERVER = dataclasses.replace(POLICIES["inference"], stop_order=POLICIES["actor"].stop_order)
+POLICY_SERVER_RULES = dataclasses.replace(RULES["inference"], stop_order=RULES["actor"].stop_order)
 
 # With several learners, the first ends before all others: its current step needs the others and their data.
-FIRST_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=0)
-OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=False)
+FIRST_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=0)
+OTHER_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=1, keeps=False)
 
 
 class Graph:
@@ -67,17 +67,17 @@ class Graph:
           number: its number among those of its kind and policy.
           role: class of the node.
           part: the run, or the part of it that trains one policy.
-          **arguments: those of the class; `policy` is how launchers treat it, by default the policy of its kind.
+          **arguments: those of the class; `rules` are its `NodeRules`, by default those of its kind.
         """
-        policy = dataclasses.replace(
-            arguments.pop("policy", POLICIES[label]),
+        rules = dataclasses.replace(
+            arguments.pop("rules", RULES[label]),
             timeout=self._experiment.node_timeout,
             log_level=self._experiment.log_level,
             hosts=self._hosts,
         )
         kind = SupervisingNode if role is Coordinator else GraphNode
         with self.program.group(label):
-            return self.program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))
+            return self.program.add_node(kind(part.name_of(label, number), role, rules, run=part, **arguments))
 
     def add_coordinator(self) -> Any:
         """Counters, metrics and their loggers, stopping rules, and the control of the run; calls no other node."""
@@ -93,7 +93,7 @@ class Graph:
                 shard,
                 ReplayNode,
                 part,
-                policy=replay_policy(part.experiment),
+                rules=replay_rules(part.experiment),
                 methods_address=lp.Address("windows") if weighs_windows else None,
                 shard=shard,
                 coordinator=coordinator,
@@ -113,7 +113,7 @@ class Graph:
                 rank,
                 LearnerNode,
                 part,
-                policy=learner_policy(part.experiment, rank, part.policy),
+                rules=learner_rules(part.experiment, rank, part.policy),
                 further_addresses=[peers[rank]],
                 rank=rank,
                 peers=peers,
@@ -171,7 +171,7 @@ class Graph:
     def add_policy_server(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
         """In place of the actors: an HTTP server, the agent's policy, and a replay writer for each simulator."""
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
-        self.add("actor", 0, PolicyServerNode, self._run, index=0, policy=POLICY_SERVER, **shared)
+        self.add("actor", 0, PolicyServerNode, self._run, index=0, rules=POLICY_SERVER_RULES, **shared)
 
     def add_evaluator(self, coordinator: Any, learners: dict[str, Any]) -> None:
         """Environments of evaluations, all policies with the learners' weights, and the best of them so far."""
@@ -219,18 +219,18 @@ def _frozen_policies(run: Run, policy: str) -> dict[str, FrozenPolicy]:
     return {name: one for name, one in run.experiment.policies.items() if isinstance(one, FrozenPolicy)}
 
 
-def learner_policy(experiment: Experiment, rank: int = 0, trained: str = "") -> NodePolicy:
+def learner_rules(experiment: Experiment, rank: int = 0, trained: str = "") -> NodeRules:
     """Returns how launchers treat a learner of an experiment, of the policy `trained` if there are several."""
-    policy = POLICIES["learner"]
+    rules = RULES["learner"]
     if experiment.learners > 1:
-        policy = OTHER_LEARNER if rank else FIRST_LEARNER
-    group = f"{policy.restart_group}/{trained}" if trained else policy.restart_group
-    return dataclasses.replace(policy, restart_group=group, tensorflow_threads=experiment.learner_threads)
+        rules = OTHER_LEARNER_RULES if rank else FIRST_LEARNER_RULES
+    group = f"{rules.restart_group}/{trained}" if trained else rules.restart_group
+    return dataclasses.replace(rules, restart_group=group, tensorflow_threads=experiment.learner_threads)
 
 
-def replay_policy(experiment: Experiment) -> NodePolicy:
+def replay_rules(experiment: Experiment) -> NodeRules:
     """Returns how launchers treat a replay server; one without checkpoints has nothing to save at the end."""
-    return dataclasses.replace(POLICIES["replay"], keeps=experiment.checkpoint_replay)
+    return dataclasses.replace(RULES["replay"], keeps=experiment.checkpoint_replay)
 
 
 def nodes_of(program: lp.Program) -> list[tuple[str, LaunchedNode]]:
@@ -241,7 +241,7 @@ def nodes_of(program: lp.Program) -> list[tuple[str, LaunchedNode]]:
     Raises:
       CallboardError: a node is of a kind that only Launchpad itself can run.
     """
-    hosts = next((node.policy.hosts for node in program.get_all_nodes() if isinstance(node, ProgramNode)), ())
+    hosts = next((node.rules.hosts for node in program.get_all_nodes() if isinstance(node, ProgramNode)), ())
     return [
         (label, node if isinstance(node, ProgramNode) else UserNode(f"{label}/{number}", node, hosts))
         for label, nodes in program.groups.items()

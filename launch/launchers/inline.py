@@ -106,7 +106,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
     current = ""
     in_main_thread = threading.current_thread() is threading.main_thread()
-    timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
+    timeouts = {node.name: node.rules.timeout for _, node in nodes_of(program)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(begun(run))
         stack.enter_context(logged_in(run))
@@ -128,7 +128,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         except _RAISED as error:
             outcome.failed(current, error_text(error))
             stop.set()
-        for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].policy.stop_order):
+        for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].rules.stop_order):
             role = roles[node.name]
             if role not in ready or (node.name == outcome.failed_node and not isinstance(role, EnvironmentNode)):
                 # What a learner would save after an error may be damaged; an actor still has its counts to report.

@@ -24,7 +24,7 @@ import psutil
 
 from ..experiments.checked_run import Run
 from ..nodes.devices import device_names, prepare_devices
-from ..nodes.node import NodeContext, NodePolicy, ProgramNode
+from ..nodes.node import NodeContext, NodeRules, ProgramNode
 from ..nodes.progress import HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
@@ -82,7 +82,7 @@ class GraphNode(ProgramNode):
         bypass_proxies()
         one_process = self.launch_context.launch_type in _ONE_PROCESS
         if not one_process:
-            prepare_process(self.name, self.policy, None, str(self._run.directory.temporary))
+            prepare_process(self.name, self.rules, None, str(self._run.directory.temporary))
         return one_process
 
     def _end(self, error: str) -> None:
@@ -122,12 +122,12 @@ class SupervisingNode(GraphNode):
         self.monitor_address = ""
         self.signals_launchpad = True
         self._launching_process = 0
-        self._others: dict[str, NodePolicy] = {}
+        self._others: dict[str, NodeRules] = {}
         self._graph: Sequence[ProgramNode] = ()
 
     def supervise(self, nodes: Sequence[ProgramNode]) -> None:
         """Sets the other nodes of the graph."""
-        self._others = {node.name: node.policy for node in nodes}
+        self._others = {node.name: node.rules for node in nodes}
         self._graph = nodes
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,11 +183,11 @@ class SupervisingNode(GraphNode):
         supervised = [
             Supervised(
                 name,
-                dataclasses.replace(policy, restarts=0),
+                dataclasses.replace(rules, restarts=0),
                 functools.partial(worker_of, name),
                 can_be_killed and name in workers,
             )
-            for name, policy in {self.name: self.policy, **self._others}.items()
+            for name, rules in {self.name: self.rules, **self._others}.items()
         ]
         over = threading.Event()
 

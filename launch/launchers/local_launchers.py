@@ -96,6 +96,6 @@ def _eager_or_compiled(eager: bool, program: lp.Program) -> Iterator[None]:
     from ..program import nodes_of
 
     for _, node in nodes_of(program):
-        node.policy = dataclasses.replace(node.policy, timeout=math.inf)
+        node.rules = dataclasses.replace(node.rules, timeout=math.inf)
     with eager_functions():
         yield

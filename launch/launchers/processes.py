@@ -160,7 +160,7 @@ def run_nodes(
     supervised = [
         Supervised(
             node.name,
-            node.policy,
+            node.rules,
             functools.partial(ProcessWorker, node, ports[node.name], run_directory, events),
         )
         for node in nodes

@@ -22,7 +22,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         nodes = [
             Supervised(
                 node.name,
-                node.policy,
+                node.rules,
                 functools.partial(ThreadWorker, node.name, node.run_node, ports[node.name], events),
                 can_be_killed=False,
             )

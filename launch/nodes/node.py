@@ -101,7 +101,7 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True)
-class NodePolicy:
+class NodeRules:
     """How a launcher treats a node.
 
     Attributes:
@@ -137,7 +137,7 @@ class LaunchedNode(Protocol):
     """A node of a program, as a launcher sees it: a `ProgramNode`, or a `UserNode` around a node of the user's own."""
 
     name: str
-    policy: NodePolicy
+    rules: NodeRules
     addresses: list[lp.Address]
     """All addresses that the node serves; `NodeContext.port` is the port of the first."""
 
@@ -232,7 +232,7 @@ class ProgramNode(lp.PyClassNode):
     Args:
       name: name of the node, for example `actor/0`.
       role: the `Node` class, called with `context` and `arguments`.
-      policy: how launchers treat the node.
+      rules: how launchers treat the node.
       further_addresses: addresses it serves besides that of its port; `addresses` holds all, that one first.
       methods_address: address of its methods, if its port is that of a server of its own; None if it serves none then.
       arguments: keyword arguments; handles among them are the edges of the graph.
@@ -242,14 +242,14 @@ class ProgramNode(lp.PyClassNode):
         self,
         name: str,
         role: type[Node],
-        policy: NodePolicy,
+        rules: NodeRules,
         further_addresses: Sequence[lp.Address] = (),
         methods_address: lp.Address | None = None,
         **arguments: Any,
     ):
         super().__init__(role, **arguments)
         self.name = name
-        self.policy = policy
+        self.rules = rules
         self._role = role
         self._arguments = arguments
         self.port_address = lp.Address("callboard")
@@ -267,7 +267,7 @@ class ProgramNode(lp.PyClassNode):
         self._arguments["run"] = dataclasses.replace(run, directory=directory.of_policy(run.policy))
 
     def make_node(self, context: NodeContext) -> Node:
-        context.guard.allow(self.policy.hosts)
+        context.guard.allow(self.rules.hosts)
         return self._role(context=context, **self._arguments)
 
     def run_node(self, context: NodeContext, also_served: Sequence[Callable[..., Any]] = ()) -> None:

@@ -16,10 +16,10 @@ from launchpad.launch import worker_manager
 from ...errors import CallboardError
 from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
-from .node import NodeContext, NodePolicy, ProgramNode
+from .node import NodeContext, NodeRules, ProgramNode
 
-USER_NODE_POLICY = NodePolicy(stop_order=1)
-"""How launchers treat a node of the user's own, unless it has an attribute `policy`: like an actor."""
+USER_NODE_RULES = NodeRules(stop_order=1)
+"""How launchers treat a node of the user's own, unless it has an attribute `rules`: like an actor."""
 
 
 class UserNode:
@@ -29,8 +29,8 @@ class UserNode:
 
     Args:
       name: name of the node, for example `policy_lag/0`.
-      node: the node.  Launchers treat it as its attribute `policy`, a `NodePolicy`, prescribes, if it has one.
-      hosts: see `NodePolicy`.
+      node: the node.  Launchers treat it as its attribute `rules`, a `NodeRules`, prescribes, if it has one.
+      hosts: see `NodeRules`.
 
     Raises:
       CallboardError: the node is of another kind.
@@ -43,7 +43,7 @@ class UserNode:
                 "PyClassNode, CourierNode or ReverbNode"
             )
         self.name = name
-        self.policy: NodePolicy = dataclasses.replace(getattr(node, "policy", USER_NODE_POLICY), hosts=hosts)
+        self.rules: NodeRules = dataclasses.replace(getattr(node, "rules", USER_NODE_RULES), hosts=hosts)
         self.addresses: list[lp.Address] = node.addresses
         self._node = node
 
@@ -67,7 +67,7 @@ class UserNode:
         # A `PyClassNode` keeps its object, but each incarnation needs its own.
         self._node._instance = None
         context.progress.waits("its own code")
-        context.guard.allow(self.policy.hosts)
+        context.guard.allow(self.rules.hosts)
         function = self._node.function
         if isinstance(function, ClosedFunction):
             function = function.function
@@ -84,7 +84,7 @@ class ClosingProgram(lp.Program):
 
     Args:
       name: name of the program.
-      hosts: see `NodePolicy`.
+      hosts: see `NodeRules`.
     """
 
     def __init__(self, name: str, hosts: Sequence[str] | None):

@@ -64,9 +64,9 @@ def prepare_for_a_node(log, temporary, pipe):
     import tensorflow as tf
 
     from callboard.launch.launchers.node_processes.process_setup import prepare_process
-    from callboard.launch.nodes.node import NodePolicy
+    from callboard.launch.nodes.node import NodeRules
 
-    prepare_process("actor/0", NodePolicy(stop_order=1, tensorflow_threads=2), log, temporary)
+    prepare_process("actor/0", NodeRules(stop_order=1, tensorflow_threads=2), log, temporary)
     print("printed by the node")
     threading = tf.config.threading
     threads = (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads())

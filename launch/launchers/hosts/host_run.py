@@ -72,11 +72,11 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     _check_filter(cluster, run.experiment.listen)
     guard = PortGuard(None if run.experiment.listen == "all" else tuple(cluster.hosts.values()))
     for node in nodes:
-        if node.policy.hosts is not None:
-            node.policy = dataclasses.replace(node.policy, hosts=tuple(cluster.hosts.values()))
+        if node.rules.hosts is not None:
+            node.rules = dataclasses.replace(node.rules, hosts=tuple(cluster.hosts.values()))
     settings = {**shared_settings(run.experiment), **outside.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    groups = {node.policy.restart_group for node in nodes} - {""}
+    groups = {node.rules.restart_group for node in nodes} - {""}
     end_of_run = _end_of_this_run(run.directory)
     with _Ports(cluster, host) as ports, contextlib.ExitStack() as stack:
         if is_first:

@@ -39,7 +39,7 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     pass_on_signals(lambda number: send("signal", number))
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
-        prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
+        prepare_process(settings.node.name, settings.node.rules, settings.log, settings.temporary)
         _run_node(settings, pipe, send)
         # If the forkserver has died, no other process can report the exit.
         send("exit", Exit(clean=True, description="ended"))

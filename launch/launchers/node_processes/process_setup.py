@@ -9,19 +9,19 @@ import traceback
 
 from ....callbacks import CallbackFailed
 from ....errors import CallboardError, one_line
-from ...nodes.node import NodePolicy
+from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
 from ..supervision.supervisor import Exit
 from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
 from .malloc_arenas import use_one_arena
 
 
-def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: str) -> None:
+def prepare_process(name: str, rules: NodeRules, log: str | None, temporary: str) -> None:
     """Prepares this process for a node; must be called before TensorFlow touches a device.
 
     Args:
       name: name of the node.
-      policy: how the node is treated.
+      rules: how the node is treated.
       log: path of the file that receives all output of the process; None leaves the output where it is.
       temporary: directory for temporary files.  The launcher removes it, because a process that is killed cannot.
     """
@@ -32,33 +32,33 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
         os.mkdir(temporary, 0o700)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary
-    level = getattr(logging, policy.log_level.upper())
+    level = getattr(logging, rules.log_level.upper())
     logging.basicConfig(level=level, format=LOG_FORMAT, datefmt=LOG_TIME_FORMAT, force=True)
     logging.getLogger("tensorflow").setLevel(max(level, logging.WARNING))
     logging.info("%s begins, process %d", name, os.getpid())
     bypass_proxies()
-    prepare_libraries(policy)
+    prepare_libraries(rules)
 
 
-def prepare_libraries(policy: NodePolicy) -> None:
+def prepare_libraries(rules: NodeRules) -> None:
     """Sets how the allocator and TensorFlow use this process; must be called before TensorFlow touches a device."""
-    if policy.single_arena:
+    if rules.single_arena:
         use_one_arena()
-    prepare_tensorflow(policy)
+    prepare_tensorflow(rules)
 
 
-def prepare_tensorflow(policy: NodePolicy) -> None:
+def prepare_tensorflow(rules: NodeRules) -> None:
     """Sets which resources TensorFlow may use in this process; must be called before it touches a device."""
-    if policy.uses_gpu:
+    if rules.uses_gpu:
         # Several nodes may share a GPU: each takes the memory that it needs, not all.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if policy.tensorflow_threads:
+    if rules.tensorflow_threads:
         import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(policy.tensorflow_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(policy.tensorflow_threads)
+        tf.config.threading.set_intra_op_parallelism_threads(rules.tensorflow_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(rules.tensorflow_threads)
 
 
 def exit_by(error: BaseException) -> Exit:

@@ -12,7 +12,7 @@ from ray import cloudpickle, exceptions
 
 from ....deadlines import Deadline, retry
 from ....errors import CallboardError
-from ...nodes.node import Node, NodeContext, NodeHandle, NodePolicy, Unreachable
+from ...nodes.node import Node, NodeContext, NodeHandle, NodeRules, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.ports import RAY_PORTS, reserve_among
 from ..node_processes.process_setup import prepare_libraries
@@ -104,17 +104,17 @@ class NodeHost:
         if pickled:
             self.start(**cloudpickle.loads(pickled))
 
-    def start(self, node_class: Callable[..., Node], name: str, policy: NodePolicy, **arguments: Any) -> None:
+    def start(self, node_class: Callable[..., Node], name: str, rules: NodeRules, **arguments: Any) -> None:
         """Starts the node.
 
         Args:
           node_class: called with `context` and `arguments`.
           name: name of the node.
-          policy: how the process is prepared, and how long the node has to end.
+          rules: how the process is prepared, and how long the node has to end.
           arguments: keyword arguments of the node; `RayHandle`s among them are the edges of the graph.
         """
-        prepare_libraries(policy)
-        self._thread.name, self._grace = name, policy.grace
+        prepare_libraries(rules)
+        self._thread.name, self._grace = name, rules.grace
         context = NodeContext(name, uuid.uuid4().hex, self._stop, self._log, self._port.port)
         self.node = node_class(context=context, **arguments)
         self._thread.start()
@@ -131,7 +131,7 @@ class NodeHost:
         return not self._thread.is_alive()
 
     def end(self) -> None:
-        """Stops the node and waits until it has ended, at most for its policy's `grace`.  Raises the node's error."""
+        """Stops the node and waits until it has ended, at most for its grace.  Raises the node's error."""
         self._stop.set()
         self.wait(self._grace)
 

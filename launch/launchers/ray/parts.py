@@ -27,7 +27,7 @@ from ...experiments.checked_run import Run
 from ...experiments.run_checks import check_experiment
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
-from ...program import POLICIES, learner_policy
+from ...program import RULES, learner_rules
 from ...run_directory.file_errors import file_error
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.policy_weights import load_weights, save_policy
@@ -74,7 +74,7 @@ class Parts:
         try:
             for server in (*self.replay, self.coordinator):
                 with contextlib.suppress(Unreachable):
-                    server.client(POLICIES["replay"].grace).end()
+                    server.client(RULES["replay"].grace).end()
         finally:
             for server in (*self.replay, self.coordinator, self.weights):
                 ray.kill(server.actor)
@@ -132,8 +132,8 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
         shutil.rmtree(run.directory.temporary)
     # Each rollout may have a pending call.
     options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": min(16 + experiment.actors, 256)}
-    coordinator = start_node(options, TaskCoordinator, "coordinator/0", policy=POLICIES["coordinator"], run=run)
-    shared = {"policy": POLICIES["replay"], "run": run, "coordinator": coordinator}
+    coordinator = start_node(options, TaskCoordinator, "coordinator/0", rules=RULES["coordinator"], run=run)
+    shared = {"rules": RULES["replay"], "run": run, "coordinator": coordinator}
     shards = range(layout.shards)
     replay = [start_node({**options, "num_cpus": 1}, ReplayNode, f"replay/{k}", shard=k, **shared) for k in shards]
     server: Any = ray.remote(**options)(ParameterServer)
@@ -165,7 +165,7 @@ def rollout(parts: Parts, index: int, steps: float = math.inf) -> int:
     host.start(
         RolloutNode,
         f"actor/{index}",
-        POLICIES["actor"],
+        RULES["actor"],
         index=index,
         limit=steps,
         run=parts.run,
@@ -209,8 +209,8 @@ def train(parts: Parts, steps: float = math.inf, push_interval: float = 0.05) ->
         shared |= {"peers": peers, "limit": steps, "push_interval": push_interval}
 
         def start(call: Callable[..., Any], rank: int) -> Any:
-            policy = learner_policy(parts.run.experiment, rank)
-            return call(TrainingNode, f"learner/{rank}", policy, rank=rank, **shared)
+            rules = learner_rules(parts.run.experiment, rank)
+            return call(TrainingNode, f"learner/{rank}", rules, rank=rank, **shared)
 
         # TensorFlow may block all Python threads of a process until it has connected to the other learners.
         started = [start(other.actor.start.remote, rank) for rank, other in enumerate(others, 1)]

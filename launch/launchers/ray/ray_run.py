@@ -75,9 +75,9 @@ class NodeGroup:
         self._group = group
         self._nodes = {node.name: node for _, node in nodes_of(program)}
         for node in self._nodes.values():
-            if node.policy.hosts is not None:
+            if node.rules.hosts is not None:
                 # The machines of the nodes are in the address book.
-                node.policy = dataclasses.replace(node.policy, hosts=(ray.util.get_node_ip_address(),))
+                node.rules = dataclasses.replace(node.rules, hosts=(ray.util.get_node_ip_address(),))
         for name, node in self._nodes.items():
             for index, address in enumerate(node.addresses):
                 address.bind(BookedAddress(self._book, name, index))
@@ -221,7 +221,7 @@ class RayWorker:
         return False
 
     def _exit_by(self, error: Exception) -> Exit:
-        if self._stop_requested.is_set() and not self._node.policy.keeps:
+        if self._stop_requested.is_set() and not self._node.rules.keeps:
             # A node that saves nothing may be stopped at any time.
             return Exit(clean=True, description="ended")
         if self._killed.is_set():
@@ -304,7 +304,7 @@ def _supervise(
         nodes = [
             Supervised(
                 node.name,
-                dataclasses.replace(node.policy, restart_window=_RESTART_SECONDS),
+                dataclasses.replace(node.rules, restart_window=_RESTART_SECONDS),
                 functools.partial(RayWorker, node, node_group, events),
             )
             for _, node in nodes_of(program)

@@ -185,9 +185,9 @@ class RayNode:
                 self._book = incarnation.book
                 incarnation.book.stop = self._stop
                 incarnation.book.update(*self._newest_book)
-                self._hosts = incarnation.node.policy.hosts
-                policy = incarnation.node.policy
-                incarnation.node.policy = dataclasses.replace(policy, hosts=self._open_to_run())
+                self._hosts = incarnation.node.rules.hosts
+                rules = incarnation.node.rules
+                incarnation.node.rules = dataclasses.replace(rules, hosts=self._open_to_run())
             how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
@@ -236,8 +236,8 @@ class RayNode:
         node = incarnation.node
         # Those that are reserved for it, of which Ray has made only these visible in this process.
         has_gpu = bool(ray.get_runtime_context().get_accelerator_ids().get("GPU"))
-        policy = dataclasses.replace(node.policy, uses_gpu=has_gpu)
-        prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
+        rules = dataclasses.replace(node.rules, uses_gpu=has_gpu)
+        prepare_process(node.name, rules, str(directory.log(node.name)), str(temporary))
         where = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
         logging.info("on Ray node %s, %s; GPUs %s", *where, os.environ["CUDA_VISIBLE_DEVICES"] if has_gpu else "none")
         try:

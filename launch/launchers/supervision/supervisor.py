@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ....caller_words import argument
 from ....deadlines import Deadline
-from ...nodes.node import NodePolicy
+from ...nodes.node import NodeRules
 from ...nodes.progress import HEARTBEAT
 from ...stop_signals import stop_signals
 from ..run_outcome import GuardedMonitor, Monitor, Outcome, error_text
@@ -70,14 +70,14 @@ class Supervised:
 
     Args:
       name: name of the node.
-      policy: how the node is treated.
+      rules: how the node is treated.
       make_worker: makes the worker of its next incarnation.
       can_be_killed: whether a worker's `kill` also ends a node that hangs.
     """
 
-    def __init__(self, name: str, policy: NodePolicy, make_worker: Callable[[], Worker], can_be_killed: bool = True):
+    def __init__(self, name: str, rules: NodeRules, make_worker: Callable[[], Worker], can_be_killed: bool = True):
         self.name = name
-        self.policy = policy
+        self.rules = rules
         self.can_be_killed = can_be_killed
         self.has_hung = False
         """Whether it is being killed because it hangs."""
@@ -95,14 +95,14 @@ class Supervised:
     def may_restart(self, now: float) -> bool:
         """Records a death at the time `now`, in seconds; returns whether the restart limit still allows a restart."""
         self.deaths.append(now)
-        window = self.policy.restart_window
+        window = self.rules.restart_window
         if self.has_hung:
             # Detecting each hang takes up to the timeout.
-            window += self.policy.restarts * self.policy.timeout
+            window += self.rules.restarts * self.rules.timeout
             self.has_hung = False
         while self.deaths and now - self.deaths[0] > window:
             self.deaths.popleft()
-        return len(self.deaths) <= self.policy.restarts
+        return len(self.deaths) <= self.rules.restarts
 
 
 class Supervisor:
@@ -155,10 +155,10 @@ class Supervisor:
         return self._outcome
 
     def _run_until_over(self) -> None:
-        groups = {node.policy.restart_group for node in self._nodes.values()} - {""}
+        groups = {node.rules.restart_group for node in self._nodes.values()} - {""}
         self._waiting_groups = {group for group in groups if not self._others.may_start(group)}
         for node in self._nodes.values():
-            if node.policy.restart_group not in self._waiting_groups:
+            if node.rules.restart_group not in self._waiting_groups:
                 self._start(node)
         while not self._outcome.ended:
             self._handle(self._next_event(0.5))
@@ -219,18 +219,18 @@ class Supervisor:
             if not how.clean:
                 self._monitor.notify(f"{node.name}: {how.description} while the run was ending")
                 # After a signal, the exit code already shows that the run did not end as planned.
-                if node.policy.keeps and (how.error or not self._outcome.exit_code):
+                if node.rules.keeps and (how.error or not self._outcome.exit_code):
                     self._fail(node.name, how.error or f"{how.description} before it had kept what it has to keep")
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
-            self._start_group(node.policy.restart_group)
+            self._start_group(node.rules.restart_group)
         elif self._may_restart(node):
             self._monitor.notify(
-                f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
-                f"within {node.policy.restart_window:.0f} s)"
+                f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.rules.restarts} "
+                f"within {node.rules.restart_window:.0f} s)"
             )
-            if node.policy.restart_group:
-                self._restart_group(node.policy.restart_group)
+            if node.rules.restart_group:
+                self._restart_group(node.rules.restart_group)
             else:
                 self._start(node)
         else:
@@ -246,7 +246,7 @@ class Supervisor:
         if self._outcome.ended:
             return
         try:
-            self._watchdog.began(node.name, node.policy.timeout, node.policy.restart_group)
+            self._watchdog.began(node.name, node.rules.timeout, node.rules.restart_group)
             node.start()
         except Exception as error:
             self._fail(node.name, error_text(error))
@@ -285,7 +285,7 @@ class Supervisor:
         self._start_group(group)
 
     def _group(self, group: str) -> list[Supervised]:
-        return [node for node in self._nodes.values() if node.policy.restart_group == group]
+        return [node for node in self._nodes.values() if node.rules.restart_group == group]
 
     def _start_group(self, group: str) -> None:
         """Starts the nodes of a restart group once all of them have ended, including those on other hosts."""
@@ -304,7 +304,7 @@ class Supervisor:
     def _stop_in_order(self) -> None:
         self._ending = True
         self._others.ends(self._outcome)
-        for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):
+        for order in range(1 + max((node.rules.stop_order for node in self._nodes.values()), default=-1)):
             signals = self._signals
             begun = notified = self._clock()
             while not self._others.may_stop(order) and self._signals == signals and self._clock() < self._latest_end:
@@ -312,7 +312,7 @@ class Supervisor:
                 if self._clock() - notified > _OTHERS_SECONDS:
                     notified = self._clock()
                     self._monitor.notify(f"waiting for other hosts to end their nodes ({notified - begun:.0f} s)")
-            self._stop([node for node in self._nodes.values() if node.policy.stop_order == order])
+            self._stop([node for node in self._nodes.values() if node.rules.stop_order == order])
             self._others.have_stopped(order)
 
     def _stop(self, nodes: Sequence[Supervised]) -> None:
@@ -325,13 +325,13 @@ class Supervisor:
                 node.worker.stop()
         signals = self._signals
         begun = self._clock()
-        grace = max((node.policy.grace for node in nodes), default=0.0)
+        grace = max((node.rules.grace for node in nodes), default=0.0)
         deadline = Deadline(grace, self._clock)
         given_up: set[str] = set()
         while any(node.worker is not None for node in nodes):
             self._handle(self._next_event(0.1))
             if self._events.empty():
-                alive = {node.name: node.policy.keeps for node in nodes if node.worker is not None}
+                alive = {node.name: node.rules.keeps for node in nodes if node.worker is not None}
                 for name, why in self._watchdog.look_at_stop(alive, self._clock() - begun, grace):
                     worker = self._nodes[name].worker
                     if name not in given_up and worker is not None:
@@ -339,7 +339,7 @@ class Supervisor:
                         self._monitor.notify(f"{name}: {why} while the run ends, and is killed")
                         worker.kill()
             late = deadline.has_passed and not any(
-                node.worker is not None and node.policy.keeps and self._watchdog.works_slowly(node.name)
+                node.worker is not None and node.rules.keeps and self._watchdog.works_slowly(node.name)
                 for node in nodes
             )
             if late or self._clock() > self._latest_end or self._signals > signals:

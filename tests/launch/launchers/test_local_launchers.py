@@ -78,9 +78,9 @@ def test_a_node_that_stands_in_a_debugger_is_not_ended(tmp_path):
     one = experiment(agent=Impala(), run_dir=tmp_path / "run")
     program = make_program(Run(one, one.layout(), RunDirectory(tmp_path / "run")))
     with _eager_or_compiled(False, program):
-        assert {node.policy.timeout for _, node in nodes_of(program)} == {300.0}
+        assert {node.rules.timeout for _, node in nodes_of(program)} == {300.0}
     with _eager_or_compiled(True, program):
-        assert {node.policy.timeout for _, node in nodes_of(program)} == {math.inf}
+        assert {node.rules.timeout for _, node in nodes_of(program)} == {math.inf}
 
 
 def test_only_processes_start_a_forkserver_early(monkeypatch):

@@ -13,7 +13,7 @@ from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.addresses import FixedAddress
-from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodePolicy, ProgramNode, Unreachable
+from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodeRules, ProgramNode, Unreachable
 from callboard.launch.processes.ports import reserve_any
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -83,7 +83,7 @@ def test_a_line_for_the_user_is_a_message_to_the_launcher():
 
 def test_a_node_serves_its_methods_and_further_ones_while_it_runs():
     reserved = reserve_any()
-    node = ProgramNode("own/0", Waiting, NodePolicy(stop_order=0))
+    node = ProgramNode("own/0", Waiting, NodeRules(stop_order=0))
     node.port_address.bind(FixedAddress(f"localhost:{reserved.port}"))
     context = make_context(reserved.port)
 
@@ -114,7 +114,7 @@ def test_a_node_with_a_server_serves_its_methods_at_another_address_if_at_all():
     reserved = reserve_any()
     methods = lp.Address("methods")
     methods.bind(FixedAddress(f"localhost:{reserved.port}"))
-    node = ProgramNode("own/0", Serving, NodePolicy(stop_order=0), methods_address=methods)
+    node = ProgramNode("own/0", Serving, NodeRules(stop_order=0), methods_address=methods)
     assert node.addresses == [node.port_address, methods]
     node.port_address.bind(FixedAddress("localhost:1"))
     context = make_context(1)
@@ -128,14 +128,14 @@ def test_a_node_with_a_server_serves_its_methods_at_another_address_if_at_all():
     # Without that address, nothing is bound: port 1 would be refused.
     context = make_context(1)
     context.stop.set()
-    ProgramNode("own/0", Serving, NodePolicy(stop_order=0)).run_node(context)
+    ProgramNode("own/0", Serving, NodeRules(stop_order=0)).run_node(context)
 
 
 def test_a_node_has_all_of_its_addresses_and_can_be_moved_to_another_directory(tmp_path):
     experiment = Experiment(agent=Impala(), env="CartPole-v1")
     further = lp.Address("further")
     run = Run(experiment, experiment.layout(), RunDirectory(tmp_path / "before"))
-    node = ProgramNode("own/0", Doubling, NodePolicy(stop_order=0), [further], run=run)
+    node = ProgramNode("own/0", Doubling, NodeRules(stop_order=0), [further], run=run)
     assert node.addresses == [node.port_address, further]
     node.move_to(RunDirectory(tmp_path / "after"))
     assert node.make_node(make_context()).given_run == dataclasses.replace(

@@ -8,8 +8,8 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.addresses import FixedAddress
-from callboard.launch.nodes.node import NodeContext, NodePolicy, Unreachable
-from callboard.launch.nodes.user_node import USER_NODE_POLICY, UserNode
+from callboard.launch.nodes.node import NodeContext, NodeRules, Unreachable
+from callboard.launch.nodes.user_node import USER_NODE_RULES, UserNode
 from callboard.launch.processes.ports import reserve_any
 
 
@@ -80,9 +80,9 @@ def test_launchpad_stop_ends_the_run(start):
 
 def test_the_policy_is_the_node_s_own_or_that_of_an_actor():
     node = lp.PyNode(lambda: None)
-    assert UserNode("own/0", node).policy == USER_NODE_POLICY
-    node.policy = NodePolicy(stop_order=2, restarts=0)
-    assert UserNode("own/0", node).policy == node.policy
+    assert UserNode("own/0", node).rules == USER_NODE_RULES
+    node.rules = NodeRules(stop_order=2, restarts=0)
+    assert UserNode("own/0", node).rules == node.rules
 
 
 def test_nodes_that_only_launchpad_can_run_are_refused():

@@ -12,7 +12,7 @@ from callboard.launch.cli.command import main
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.coordination.coordinator import Coordinator
-from callboard.launch.nodes.node import NodeContext, NodeHandle, NodePolicy, ProgramNode
+from callboard.launch.nodes.node import NodeContext, NodeHandle, NodeRules, ProgramNode
 from callboard.launch.nodes.reports.reporting import ReportingNode
 from callboard.launch.processes.local_socket import served_at
 from callboard.launch.processes.ports import reserve_any
@@ -50,7 +50,7 @@ def running(tmp_path_factory):
 
     with contextlib.closing(Reserved()) as reserved:
         coordinator = ProgramNode(
-            "coordinator/0", Coordinator, NodePolicy(1), run=Run(experiment, experiment.layout(), directory)
+            "coordinator/0", Coordinator, NodeRules(1), run=Run(experiment, experiment.layout(), directory)
         )
         address = lp.Address()
         address.bind(FixedAddress(f"localhost:{reserved.port}"))

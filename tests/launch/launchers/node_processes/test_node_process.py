@@ -9,7 +9,7 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.node_processes.node_process import ChildSettings, run_child
 from callboard.launch.launchers.supervision.supervisor import Exit
-from callboard.launch.nodes.node import NodePolicy
+from callboard.launch.nodes.node import NodeRules
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def start(server, tmp_path):
     def start_node(run):
         # Defined here, so that it is sent by value: other processes cannot import the modules of tests.
         class Own:
-            name, policy, addresses = "own/0", NodePolicy(stop_order=1), ()
+            name, rules, addresses = "own/0", NodeRules(stop_order=1), ()
 
             def run_node(self, context):
                 run(context)

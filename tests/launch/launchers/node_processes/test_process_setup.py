@@ -9,7 +9,7 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.node_processes.process_setup import exit_by, prepare_tensorflow
 from callboard.launch.launchers.supervision.supervisor import Exit
-from callboard.launch.nodes.node import NodePolicy
+from callboard.launch.nodes.node import NodeRules
 
 
 def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
@@ -31,7 +31,7 @@ def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
 def test_only_nodes_that_use_gpus_see_them(monkeypatch, uses_gpu, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    prepare_tensorflow(NodePolicy(stop_order=1, uses_gpu=uses_gpu, tensorflow_threads=0))
+    prepare_tensorflow(NodeRules(stop_order=1, uses_gpu=uses_gpu, tensorflow_threads=0))
     assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
     assert ("TF_FORCE_GPU_ALLOW_GROWTH" in os.environ) == uses_gpu
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)

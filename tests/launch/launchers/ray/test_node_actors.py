@@ -9,7 +9,7 @@ import ray
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.ray.node_actors import RayHandle, start_node
-from callboard.launch.nodes.node import Node, NodePolicy, Unreachable
+from callboard.launch.nodes.node import Node, NodeRules, Unreachable
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def handle():
     # By value, because workers cannot import the modules of tests.
     ray.cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Counting"]))
     options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 4}
-    yield start_node(options, Counting, "counting/0", policy=NodePolicy(stop_order=0), first=5)
+    yield start_node(options, Counting, "counting/0", rules=NodeRules(stop_order=0), first=5)
     ray.shutdown()
     shutil.rmtree(directory, ignore_errors=True)
 

@@ -9,7 +9,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.supervision.supervisor import Event, Exit, Supervised, Supervisor
-from callboard.launch.nodes.node import NodePolicy
+from callboard.launch.nodes.node import NodeRules
 from callboard.launch.nodes.progress import Heartbeat
 
 KILLED = Exit(clean=False, description="killed by SIGKILL")
@@ -101,11 +101,11 @@ class Screen:
         self.notify(str(status))
 
 
-POLICIES = {
-    "coordinator": NodePolicy(stop_order=3, keeps=True),
-    "learner": NodePolicy(stop_order=2, keeps=True, restart_group="learner", grace=60.0),
-    "peer": NodePolicy(stop_order=2, restart_group="learner"),
-    "actor": NodePolicy(stop_order=1, grace=10.0, restarts=2, restart_window=60.0),
+RULES = {
+    "coordinator": NodeRules(stop_order=3, keeps=True),
+    "learner": NodeRules(stop_order=2, keeps=True, restart_group="learner", grace=60.0),
+    "peer": NodeRules(stop_order=2, restart_group="learner"),
+    "actor": NodeRules(stop_order=1, grace=10.0, restarts=2, restart_window=60.0),
 }
 
 
@@ -118,9 +118,7 @@ class Run:
         self.workers = {}
         self.seconds = seconds
         self.start_errors = {}
-        nodes = [
-            Supervised(name, policy, lambda name=name: self._make_worker(name)) for name, policy in POLICIES.items()
-        ]
+        nodes = [Supervised(name, rules, lambda name=name: self._make_worker(name)) for name, rules in RULES.items()]
         if others is not None:
             others.script = self.script
         self.supervisor = Supervisor(nodes, self.script, self.screen, others, clock=self.script.clock)
@@ -154,7 +152,7 @@ def test_nodes_start_in_the_given_order_and_end_by_their_stop_order():
     run.limit(at=5)
     outcome = run.run()
     assert (outcome.reason, outcome.exit_code) == ("enough", 0)
-    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("start") == list(RULES)
     assert run.script.of("stop") == ["actor", "learner", "peer", "coordinator"]
     times = {name: time for name, order, time in run.script.orders if order == "stop"}
     assert times["actor"] == 5 and times["learner"] == 8
@@ -187,7 +185,7 @@ def test_the_nodes_of_a_restart_group_end_and_start_together():
     run.limit(at=5)
     assert run.run().exit_code == 0
     assert run.script.of("kill") == ["learner"]
-    assert run.script.of("start") == [*POLICIES, "learner", "peer"]
+    assert run.script.of("start") == [*RULES, "learner", "peer"]
 
 
 class Others:
@@ -320,7 +318,7 @@ def test_a_signal_that_only_a_node_was_sent_ends_the_run():
     run = Run()
     run.script.signal(signal.SIGHUP, 5, "actor")
     assert run.run().exit_code == 129
-    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("start") == list(RULES)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +330,7 @@ def test_a_screen_that_fails_ends_the_run_in_order_and_within_10_seconds(error):
     outcome = run.run()
     assert (outcome.failed_node, outcome.exit_code) == ("launcher", 1)
     assert str(error) in outcome.error
-    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("start") == list(RULES)
     assert run.script.of("stop") == ["actor", "learner", "peer", "coordinator"]
     assert run.script.now <= 15
 
@@ -360,7 +358,7 @@ def test_an_error_of_the_supervisor_ends_the_run_and_restarts_nothing():
     outcome = run.run()
     assert (outcome.failed_node, outcome.exit_code) == ("launcher", 1)
     assert outcome.error.startswith("Traceback") and outcome.error.endswith("out of its mind")
-    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("start") == list(RULES)
     assert run.script.now <= 11
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.program import learner_policy
+from callboard.launch.program import learner_rules
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.settings import parse_experiment
 
@@ -31,7 +31,7 @@ def test_learners_that_cannot_share_a_batch_are_refused(options, message):
 def test_learners_have_as_many_threads_as_they_are_given():
     def threads(*options):
         experiment = parse_experiment("impala", {}, ["--env", "CartPole-v1", *options])
-        return [learner_policy(experiment, rank).tensorflow_threads for rank in range(experiment.learners)]
+        return [learner_rules(experiment, rank).tensorflow_threads for rank in range(experiment.learners)]
 
     assert threads() == [0]
     assert threads("--learner-threads", "1") == [1]
