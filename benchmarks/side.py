@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..launch.launchers.node_processes.forkserver import fork_process
-from ..launch.launchers.node_processes.process_setup import prepare_tensorflow
+from ..launch.launchers.node_processes.prepared_process import prepare_tensorflow
 from ..launch.nodes.node import NodeRules
 
 _PATIENCE_SECONDS = 3600.0

@@ -60,7 +60,7 @@ class _Learner:
     @property
     def variables(self) -> Sequence[tf.Variable]:
         """The policy's variables; the weights that are sent must be those that the learner has just updated."""
-        return self.role._setup.variables
+        return self.role._prepared.variables
 
     def learn(self) -> None:
         self.role.learn()

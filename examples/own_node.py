@@ -24,7 +24,7 @@ from absl import flags
 from callboard.agents.weights import WeightClient
 from callboard.data import Timestep
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.nodes.acting.acting_setup import compile_policy
+from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.launch.nodes.node import Unreachable
 from callboard.launch.program import handle_of, make_program
 from callboard.launch.run import make_run

@@ -24,7 +24,8 @@ from callboard.agents.weights import WeightClient
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray.parts import Parts, rollout, start_parts, train
-from callboard.launch.nodes.acting.acting_setup import compile_policy, make_environments
+from callboard.launch.nodes.acting.acting_environments import make_environments
+from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.nested_settings import from_values
 
 EPISODES = 100

@@ -29,7 +29,7 @@ from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
 from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
-from .nodes.evaluation.evaluation_setup import EvaluationSetup
+from .nodes.evaluation.evaluation_players import EvaluationPlayers
 from .processes.exit_calls import call_at_exit, remove_call
 from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints
@@ -39,7 +39,7 @@ from .runs.prepared_run import prepared_run
 from .stop_signals import Stopped, stop_signals
 from .trained.acting_policy import ActingPolicy
 from .trained.evaluation import play_episodes, with_evaluation_settings
-from .trained.saved_setup import current_setup
+from .trained.saved_players import current_players
 
 T = TypeVar("T")
 
@@ -260,7 +260,7 @@ class Session:
         count = experiment.evaluation_episodes if episodes is None else episodes
         if count < 1:
             raise CallboardError(f"episodes must be at least 1, not {count}")
-        played = play_episodes(experiment, self._evaluation_setup(experiment), count, lambda text: None)
+        played = play_episodes(experiment, self._evaluation_players(experiment), count, lambda text: None)
         return evaluation_result(played.episodes, played.metrics)
 
     def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
@@ -399,10 +399,10 @@ class Session:
             self._running().call("request_stop", reason)
         self._running().join()
 
-    def _evaluation_setup(self, experiment: Experiment) -> EvaluationSetup:
+    def _evaluation_players(self, experiment: Experiment) -> EvaluationPlayers:
         """Returns the environments of an evaluation, and policies with the current weights."""
         run = self._prepared.run
-        return current_setup(experiment, run, {name: self.get_weights(name) for name in run.policies})
+        return current_players(experiment, run, {name: self.get_weights(name) for name in run.policies})
 
     def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""

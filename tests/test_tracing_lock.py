@@ -8,7 +8,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.learning.fast_function import CompiledFunction, CompiledOnFirstCall
-from callboard.launch.nodes.learning.learner_setup import iterators
+from callboard.launch.nodes.learning.prepared_learner import iterators
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
 from callboard.networks.torsos.torso_factory import make_torso

@@ -32,7 +32,7 @@ from ..run_directory.run_lock import hold_as_remains
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
-from .node_processes.process_setup import exit_by, prepare_process
+from .node_processes.prepared_process import exit_by, prepare_process
 from .run_outcome import Monitor, Outcome, OutputClosed
 from .screen.display import LineMonitor
 from .screen.run_summary import SummaryMonitor, describe_end

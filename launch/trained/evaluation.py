@@ -18,11 +18,11 @@ from ..experiments.recorded_metadata import recorded_metadata
 from ..nodes.episodes.episode_watch import WatchedEnvironment
 from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
 from ..nodes.episodes.metric_windows import evaluation_metrics
-from ..nodes.evaluation.evaluation_setup import EvaluationSetup
+from ..nodes.evaluation.evaluation_players import EvaluationPlayers
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 from ..run_directory.layout import RunDirectory
 from ..runs.live_view import check_display, live_view
-from .saved_setup import saved_setup
+from .saved_players import saved_players
 from .video import Recorded, make_drawing, record_video
 
 
@@ -123,24 +123,24 @@ def evaluate_run(
     """
     if live:
         check_display("--video")
-    setup, weights = saved_setup(experiment, run_directory, checkpoint)
+    players, weights = saved_players(experiment, run_directory, checkpoint)
     if live:
-        played = _play_live(experiment, setup, episodes, steps)
+        played = _play_live(experiment, players, episodes, steps)
     elif steps is not None:
-        played = _play_steps(experiment, setup, steps)
+        played = _play_steps(experiment, players, steps)
     else:
-        played = play_episodes(experiment, setup, episodes, notify, record)
+        played = play_episodes(experiment, players, episodes, notify, record)
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
     path = run_directory.videos / f"{checkpoint}.mp4"
-    recorded = record_video(experiment, setup, path, video_episodes, notify)
+    recorded = record_video(experiment, players, path, video_episodes, notify)
     return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
 
 
 def play_episodes(
     experiment: Experiment,
-    setup: EvaluationSetup,
+    players: EvaluationPlayers,
     episodes: int,
     notify: Callable[[str], None],
     record: pathlib.Path | None = None,
@@ -149,15 +149,15 @@ def play_episodes(
 
     Args:
       experiment: defines the environments.
-      setup: the environments, and what acts in them.
+      players: what acts, in environments that it makes.
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
       record: see `evaluate_run`.
     """
     envs = experiment.evaluation_batch(episodes)
-    environment, policy = setup.make(experiment, envs)
+    environment, policy = players.make(experiment, envs)
     if record is not None:
-        if ONLY_AGENT not in setup.plan.slots:
+        if ONLY_AGENT not in players.plan.slots:
             environment.close()
             raise CallboardError("episodes of several agents are recorded in training alone: leave the recording out")
         environment = _recorded(experiment, environment, record, episodes // envs, notify)
@@ -193,17 +193,17 @@ def _recorded(
     return RecordedEnvironment(environment, recorder)
 
 
-def _play_steps(experiment: Experiment, setup: EvaluationSetup, steps: int) -> Played:
-    environment, policy = setup.make(experiment, min(steps, experiment.evaluation_batch()))
+def _play_steps(experiment: Experiment, players: EvaluationPlayers, steps: int) -> Played:
+    environment, policy = players.make(experiment, min(steps, experiment.evaluation_batch()))
     with contextlib.closing(environment):
         return _play(environment, policy, lambda played: played.steps >= steps)
 
 
-def _play_live(experiment: Experiment, setup: EvaluationSetup, episodes: int, steps: int | None) -> Played:
+def _play_live(experiment: Experiment, players: EvaluationPlayers, episodes: int, steps: int | None) -> Played:
     def enough(played: Played) -> bool:
         return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
 
-    environment, policy = make_drawing(experiment, setup, hidden=False)
+    environment, policy = make_drawing(experiment, players, hidden=False)
     with contextlib.closing(environment):
         with live_view(f"{experiment.env} - Callboard", environment.frames_per_second) as view:
             return _play(Recorded(environment, view.show), policy, enough)

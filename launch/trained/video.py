@@ -16,7 +16,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..experiments.policy_plan import make_plan
-from ..nodes.evaluation.evaluation_setup import EvaluationSetup
+from ..nodes.evaluation.evaluation_players import EvaluationPlayers
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 from .video_files import FRAMES_PER_SECOND, even, video_file
 
@@ -25,13 +25,13 @@ _OF_TRAINING = ("training_video_every", "render")
 
 
 def record_video(
-    experiment: Experiment, setup: EvaluationSetup, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
+    experiment: Experiment, players: EvaluationPlayers, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
 ) -> list[Episode]:
     """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
     Args:
       experiment: specifies the environment.
-      setup: the environments, and what acts in them.
+      players: what acts, in environments that it makes.
       path: path of the file, which appears complete or not at all.
       episodes: number of episodes, which are played one after the other.
       notify: receives a line for the user.
@@ -43,7 +43,7 @@ def record_video(
       CallboardError: the environment cannot render.
     """
     watch = EvaluationWatch(episodes, np.inf, lambda: False, notify, experiment)
-    with contextlib.closing(EpisodeRecorder(experiment, setup)) as recorder:
+    with contextlib.closing(EpisodeRecorder(experiment, players)) as recorder:
         return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
 
 
@@ -52,18 +52,18 @@ class EpisodeRecorder:
 
     Args:
       experiment: specifies the environment.
-      setup: the environments, and what acts in them.
+      players: what acts, in environments that it makes.
       wrap: wraps that environment.
     """
 
     def __init__(
         self,
         experiment: Experiment,
-        setup: EvaluationSetup,
+        players: EvaluationPlayers,
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment] = lambda environment: environment,
     ):
         self._experiment = experiment
-        self._setup = setup
+        self._players = players
         self._wrap = wrap
         self._made: tuple[BatchedEnvironment, BatchPolicy] | None = None
         self._frames_per_second = FRAMES_PER_SECOND
@@ -110,7 +110,7 @@ class EpisodeRecorder:
 
     def _make(self) -> tuple[BatchedEnvironment, BatchPolicy]:
         if self._made is None:
-            environment, policy = make_drawing(self._experiment, self._setup)
+            environment, policy = make_drawing(self._experiment, self._players)
             self._frames_per_second = environment.frames_per_second or FRAMES_PER_SECOND
             self._made = self._wrap(environment), policy
         return self._made
@@ -134,12 +134,12 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
     if not wanted:
         return
     try:
-        setup = EvaluationSetup(make_plan(experiment, agents, evaluation=True), {})
+        players = EvaluationPlayers(make_plan(experiment, agents, evaluation=True), {})
         for name in wanted:
             environment = (
-                make_drawing(experiment, setup, hidden=experiment.render is None)[0]
+                make_drawing(experiment, players, hidden=experiment.render is None)[0]
                 if name == "video_every"
-                else made_with_pictures(experiment, lambda drawing: setup.make(drawing, 1)[0])
+                else made_with_pictures(experiment, lambda drawing: players.make(drawing, 1)[0])
             )
             with contextlib.closing(environment):
                 environment.reset()
@@ -186,13 +186,13 @@ class Recorded(BatchedEnvironment):
 
 
 def make_drawing(
-    experiment: Experiment, setup: EvaluationSetup, hidden: bool = True
+    experiment: Experiment, players: EvaluationPlayers, hidden: bool = True
 ) -> tuple[BatchedEnvironment, BatchPolicy]:
     """Makes one environment of an evaluation that can be rendered, and what acts in it.
 
     Args:
       experiment: specifies the environment.
-      setup: the environments, and what acts in them.
+      players: what acts, in environments that it makes.
       hidden: whether the machine may have no display.
     """
     if hidden:
@@ -203,10 +203,10 @@ def make_drawing(
     for options in tries:
         drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
         try:
-            return setup.make(drawing, 1)
+            return players.make(drawing, 1)
         except CallboardError:
             continue
-    return setup.make(experiment, 1)
+    return players.make(experiment, 1)
 
 
 def made_with_pictures(experiment: Experiment, make: Callable[[Experiment], Made]) -> Made:

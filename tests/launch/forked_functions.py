@@ -63,7 +63,7 @@ def prepare_for_a_node(log, temporary, pipe):
 
     import tensorflow as tf
 
-    from callboard.launch.launchers.node_processes.process_setup import prepare_process
+    from callboard.launch.launchers.node_processes.prepared_process import prepare_process
     from callboard.launch.nodes.node import NodeRules
 
     prepare_process("actor/0", NodeRules(stop_order=1, tensorflow_threads=2), log, temporary)

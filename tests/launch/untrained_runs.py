@@ -5,7 +5,7 @@ import numpy as np
 from callboard.environments.batches.spec_files import format_spec
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.nodes.evaluation.evaluation_setup import EvaluationSetup, make_evaluated_policies
+from callboard.launch.nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.settings import parse_experiment, write_experiment
@@ -50,7 +50,7 @@ def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True, scale
     return experiment, run
 
 
-def untrained_setup(experiment):
+def untrained_players(experiment):
     """Returns the environments of an experiment's evaluations, with its agent's initial policy."""
     plan = make_plan(experiment, experiment.agent_specs(), evaluation=True)
-    return EvaluationSetup(plan, make_evaluated_policies(experiment, plan, {})[0])
+    return EvaluationPlayers(plan, make_evaluated_policies(experiment, plan, {})[0])

@@ -1,1 +1,1 @@
-"""Processes of nodes: the forkserver that starts them, their set-up and their log files."""
+"""Processes of nodes: the forkserver that starts them, their preparation and their log files."""

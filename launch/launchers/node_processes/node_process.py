@@ -12,7 +12,7 @@ from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender
 from ...stop_signals import pass_on_signals
 from ..supervision.supervisor import Exit
-from .process_setup import exit_by, prepare_process
+from .prepared_process import exit_by, prepare_process
 
 
 class ChildSettings(NamedTuple):

@@ -15,7 +15,7 @@ from ....errors import CallboardError
 from ...nodes.node import Node, NodeContext, NodeHandle, NodeRules, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.ports import RAY_PORTS, reserve_among
-from ..node_processes.process_setup import prepare_libraries
+from ..node_processes.prepared_process import prepare_libraries
 
 CALL_SECONDS = 5.0
 _START_SECONDS = 300.0

@@ -31,7 +31,7 @@ from ...processes.ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
 from ...run_directory.node_mirror import Mirror
 from ...run_directory.remote_storage import Storage
-from ..node_processes.process_setup import exit_by, prepare_process
+from ..node_processes.prepared_process import exit_by, prepare_process
 from ..supervision.supervisor import Exit
 
 _ADDRESS_SECONDS = 300.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...nodes.node import NodeContext
 from ...nodes.progress import HeartbeatSender
-from ..node_processes.process_setup import exit_by
+from ..node_processes.prepared_process import exit_by
 from .supervisor import Event, Exit
 
 

@@ -15,7 +15,8 @@ from ..episodes.joint_episodes import JointEpisode
 from ..node import NodeContext, NodeHandle
 from ..recorded.episode_sender import make_recorder
 from ..reports.messages import Report
-from .acting_setup import acting_policies, make_view
+from .acting_environments import make_view
+from .compiled_policies import acting_policies
 from .environment_node import POLL_SECONDS, EnvironmentNode
 from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .opponents import Opponents

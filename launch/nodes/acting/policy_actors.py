@@ -16,8 +16,8 @@ from ....data import Nest, Timestep
 from ....replay import Heartbeat, ReplayHandle
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle, Unreachable
-from .acting_setup import compile_policy
 from .actor_writer import ActorWriter
+from .compiled_policies import compile_policy
 from .timestep_codec import TimestepCodec
 from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 

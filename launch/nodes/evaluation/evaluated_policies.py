@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from ....agents.agent import Policy
 from ....agents.weights import WeightClient
@@ -13,28 +12,23 @@ from ..acting.frozen_policies import fetch_frozen_agents
 from ..acting.opponents import Opponents
 from ..acting.weight_fetching import fetch_weights, wait_for_weights
 from ..node import NodeContext, NodeHandle, Unreachable
-from .evaluation_setup import EvaluationSetup, make_evaluated_policies
+from .evaluation_players import EvaluationPlayers, make_evaluated_policies
 
 _CALL_SECONDS = 5.0
 
 
-class EvaluatorSetup(NamedTuple):
-    """The environments of an evaluator, and the policies that act in them."""
-
-    setup: EvaluationSetup
-    learned: dict[str, Policy]
-    """The policies that learn, by name."""
-    opponents: Opponents
-    """Gets the weights of the others."""
-
-
-def make_evaluator_setup(run: Run, learners: Mapping[str, NodeHandle], context: NodeContext) -> EvaluatorSetup | None:
+def make_players(
+    run: Run, learners: Mapping[str, NodeHandle], context: NodeContext
+) -> tuple[EvaluationPlayers, dict[str, Policy], Opponents] | None:
     """Builds the policies that an evaluator plays with; their weights have to be fetched.
 
     Args:
       run: the run.
       learners: handles of the learners, by policy.
       context: context of the evaluator; the result is None if the run stops first.
+
+    Returns:
+      All policies, those that learn by name, and what gets the weights of the others.
     """
     plan = run.plan(evaluation=True)
     saved = fetch_frozen_agents(plan, learners.values(), context)
@@ -44,8 +38,8 @@ def make_evaluator_setup(run: Run, learners: Mapping[str, NodeHandle], context: 
     learned, frozen = make_evaluated_policies(run.experiment, plan, saved)
     variables = {name: policy.variables for name, (policy, _) in frozen.items()}
     opponents = Opponents(list(learners.values()), variables, context)
-    setup = EvaluationSetup(plan, {**learned, **frozen}, opponents.choose)
-    return EvaluatorSetup(setup, {name: policy for name, (policy, _) in learned.items()}, opponents)
+    players = EvaluationPlayers(plan, {**learned, **frozen}, opponents.choose)
+    return players, {name: policy for name, (policy, _) in learned.items()}, opponents
 
 
 class EvaluatedPolicies:

@@ -11,7 +11,7 @@ from ...experiment import Experiment
 from ...run_directory.layout import RunDirectory
 from ...trained.video import EpisodeRecorder
 from ...trained.video_files import ThinnedFrames, remove_old, write_gif
-from .evaluation_setup import EvaluationSetup
+from .evaluation_players import EvaluationPlayers
 from .evaluation_watch import EvaluationWatch
 
 _TAG = "videos/evaluation"
@@ -24,7 +24,7 @@ class EvaluationVideos:
 
     Args:
       experiment: specifies the environment and how often an episode is recorded.
-      setup: the environments, and what acts in them.
+      players: what acts, in environments that it makes.
       directory: the run directory.
       notify: receives a line for the user: once if videos begin to fail.
       wrap: wraps the environment, to mark its steps.
@@ -33,7 +33,7 @@ class EvaluationVideos:
     def __init__(
         self,
         experiment: Experiment,
-        setup: EvaluationSetup,
+        players: EvaluationPlayers,
         directory: RunDirectory,
         notify: Callable[[str], None],
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment],
@@ -43,7 +43,7 @@ class EvaluationVideos:
         self._timeout = experiment.evaluation_timeout
         self._directory = directory
         self._notify = notify
-        self._recorder = EpisodeRecorder(experiment, setup, wrap)
+        self._recorder = EpisodeRecorder(experiment, players, wrap)
         self._evaluations = 0
         self._failing = False
         self._encoder: threading.Thread | None = None

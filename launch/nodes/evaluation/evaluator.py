@@ -23,7 +23,7 @@ from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
-from .evaluated_policies import EvaluatedPolicies, make_evaluator_setup, mean_step
+from .evaluated_policies import EvaluatedPolicies, make_players, mean_step
 from .evaluation_watch import EvaluationWatch
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ class EvaluatorNode(ReportingNode):
         self.begin_reports()
         progress = self.context.progress
         progress.works_slowly("building networks")
-        found = make_evaluator_setup(self._run, self._learners, self.context)
+        found = make_players(self._run, self._learners, self.context)
         if found is None:
             return
-        setup, learned, self._opponents = found
+        players, learned, self._opponents = found
         self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
         self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
-        environments, self._policy = setup.make(experiment, experiment.evaluation_batch())
+        environments, self._policy = players.make(experiment, experiment.evaluation_batch())
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
             environments = self._watched = WatchedEnvironment(environments, metrics)
@@ -94,7 +94,7 @@ class EvaluatorNode(ReportingNode):
 
             self._videos = EvaluationVideos(
                 experiment,
-                setup,
+                players,
                 self._directory,
                 self.context.notify,
                 lambda environment: MarkedEnvironment(environment, progress),

@@ -38,7 +38,7 @@ from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
 from .learner_commands import LearnerCommands
-from .learner_setup import distributed_batches, iterators, make_learner_setup
+from .prepared_learner import distributed_batches, iterators, prepare_learner
 from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5
@@ -152,15 +152,15 @@ class LearnerNode(ReportingNode):
 
     def setup(self) -> None:
         progress = self.context.progress
-        setup = self._setup = make_learner_setup(
+        prepared = self._prepared = prepare_learner(
             self.context, self._run, self._rank, self._peers, self._checkpoints, self._publish_first
         )
-        self._steps = setup.steps
+        self._steps = prepared.steps
         self._commands = LearnerCommands(
-            setup, self._checkpoints, len(self._peers), self.save_checkpoint, self._publish_changed
+            prepared, self._checkpoints, len(self._peers), self.save_checkpoint, self._publish_changed
         )
         self._served_policies.load()
-        self._served_policies.take_due(0, setup.policy)
+        self._served_policies.take_due(0, prepared.policy)
         self._schedule.restart(self._steps)
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
@@ -170,7 +170,7 @@ class LearnerNode(ReportingNode):
 
         def make_batches() -> Any:
             return distributed_batches(
-                self._experiment.agent, self._replay_handle, setup.layout, setup.strategy, self._take_dataset
+                self._experiment.agent, self._replay_handle, prepared.layout, prepared.strategy, self._take_dataset
             )
 
         if self.context.cooperative:
@@ -195,7 +195,7 @@ class LearnerNode(ReportingNode):
         control = self.reporter.state.control
         if control.version != self._changes:
             self._changes = control.version
-            self._setup.live.change(own_settings(self._run.policy, control.settings))
+            self._prepared.live.change(own_settings(self._run.policy, control.settings))
 
     def step(self) -> None:
         if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
@@ -227,7 +227,7 @@ class LearnerNode(ReportingNode):
             # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
             self._try_to_save()
         with self._finite():
-            self._final_version = self._weights.publish(self._steps, self._setup.variables)
+            self._final_version = self._weights.publish(self._steps, self._prepared.variables)
 
     def learn(self) -> bool:
         """Calls the learner once, for one or more learner steps; waits for data.  Returns False if none was made.
@@ -243,12 +243,12 @@ class LearnerNode(ReportingNode):
             progress.works_slowly("in first learner step (compiling)")
         else:
             progress.works("in learner step")
-        self._setup.live.follow(self.reporter.state.environment_steps, self._steps)
+        self._prepared.live.follow(self.reporter.state.environment_steps, self._steps)
         try:
-            update = self._setup.learner.step(self._reader)
-            self._setup.frozen.keep()
+            update = self._prepared.learner.step(self._reader)
+            self._prepared.frozen.keep()
             if self._rank == 0:
-                self._served_policies.take_due(self.reporter.state.environment_steps, self._setup.policy)
+                self._served_policies.take_due(self.reporter.state.environment_steps, self._prepared.policy)
         except ReaderStopped:
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
@@ -269,7 +269,7 @@ class LearnerNode(ReportingNode):
             self._publish_newest()
         elif self._rank == 0 and self._weights.due(self._steps):
             with self._finite():
-                self._weights.publish_if_due(self._steps, self._setup.variables)
+                self._weights.publish_if_due(self._steps, self._prepared.variables)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
@@ -323,7 +323,9 @@ class LearnerNode(ReportingNode):
             sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
-            return self._checkpoints.save(self._steps, self._setup.modules, self._setup.policy, sources, control, keep)
+            return self._checkpoints.save(
+                self._steps, self._prepared.modules, self._prepared.policy, sources, control, keep
+            )
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
@@ -371,7 +373,7 @@ class LearnerNode(ReportingNode):
         """Publishes the newest weights unless they are, where no learner step waits for that."""
         if self._rank == 0 and not self._weights.has(self._steps):
             with self._finite():
-                self._weights.publish_if_changed(self._steps, self._setup.variables)
+                self._weights.publish_if_changed(self._steps, self._prepared.variables)
 
     def _while_waiting(self) -> None:
         """Does what is due between steps, while there is no data for the next one."""
@@ -387,7 +389,7 @@ class LearnerNode(ReportingNode):
         """Publishes weights that a command has changed."""
         # The losses of the weights before matter no more.
         self._losses = LossCheck()
-        self._publish_first(self._setup.variables, self._steps)
+        self._publish_first(self._prepared.variables, self._steps)
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
         """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""
@@ -403,7 +405,7 @@ class LearnerNode(ReportingNode):
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
         counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
-        scheduled = {f"learner/{name}": value for name, value in self._setup.live.metrics.items()}
+        scheduled = {f"learner/{name}": value for name, value in self._prepared.live.metrics.items()}
         values = {**scheduled, **self._values, "learner/step": self._steps}
         if self._final_version is not None:
             values[LEARNER_IS_DONE] = 1.0

@@ -10,14 +10,14 @@ from ....errors import CallboardError
 from ....manifest import MANIFEST, damage
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.policy_weights import assign_weights, weights_by_name
-from .learner_setup import LearnerSetup
+from .prepared_learner import PreparedLearner
 
 
 class LearnerCommands:
     """Executes commands between two steps of a learner.
 
     Args:
-      setup: what the learner trains.
+      prepared: what the learner trains.
       checkpoints: checkpoints of the run.
       learners: number of learners; several hold the same weights, so none changes its own.
       save: writes a checkpoint, and returns its path; with `keep`, later ones leave it.
@@ -26,13 +26,13 @@ class LearnerCommands:
 
     def __init__(
         self,
-        setup: LearnerSetup,
+        prepared: PreparedLearner,
         checkpoints: Checkpoints,
         learners: int,
         save: Callable[..., pathlib.Path],
         publish: Callable[[], None],
     ):
-        self._setup = setup
+        self._prepared = prepared
         self._checkpoints = checkpoints
         self._learners = learners
         self._save_checkpoint = save
@@ -40,7 +40,7 @@ class LearnerCommands:
         self.by_name: dict[str, Callable[..., Any]] = {
             "save": self._save,
             "restore": self._restore,
-            "get_weights": lambda: weights_by_name(setup.policy),
+            "get_weights": lambda: weights_by_name(prepared.policy),
             "set_weights": self._set_weights,
         }
 
@@ -60,14 +60,14 @@ class LearnerCommands:
         problem = "is missing" if not (checkpoint / MANIFEST).exists() else damage(checkpoint)
         if problem:
             raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
-        step = self._checkpoints.restore(checkpoint, self._setup.modules, self._setup.variables)
-        getattr(self._setup.learner, "continue_decay", bool)()
+        step = self._checkpoints.restore(checkpoint, self._prepared.modules, self._prepared.variables)
+        getattr(self._prepared.learner, "continue_decay", bool)()
         self._publish()
         return step
 
     def _set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         self._check_alone()
-        assign_weights(self._setup.policy, weights)
+        assign_weights(self._prepared.policy, weights)
         self._publish()
 
     def _check_alone(self) -> None:

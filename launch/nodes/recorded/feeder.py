@@ -13,8 +13,8 @@ from ....environments.recorded import EpisodeFeed
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
 from ...experiments.recorded_sources import open_sources
-from ..acting.acting_setup import compile_policy
 from ..acting.actor_writer import ActorWriter
+from ..acting.compiled_policies import compile_policy
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 from ..node import NodeContext, NodeHandle

@@ -10,7 +10,7 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.environments import environment_seeds
 from callboard.launch.experiment import Experiment
-from callboard.launch.nodes.acting import acting_setup, policy_actors
+from callboard.launch.nodes.acting import acting_environments, policy_actors
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
@@ -40,8 +40,8 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
         seeds.append(("policy", arguments[0], *arguments[2:]))
         return make_policy_seed(*arguments)
 
-    make_environments, make_policy_seed = acting_setup.make, policy_actors.policy_seed
-    monkeypatch.setattr(acting_setup, "make", make)
+    make_environments, make_policy_seed = acting_environments.make, policy_actors.policy_seed
+    monkeypatch.setattr(acting_environments, "make", make)
     for module in ("callboard.agents.acting", "callboard.launch.nodes.acting.policy_actors"):
         monkeypatch.setattr(f"{module}.policy_seed", policy_seed)
 

@@ -17,7 +17,8 @@ from callboard.environments import BatchedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.nodes.acting.acting_setup import compile_policy, make_environments
+from callboard.launch.nodes.acting.acting_environments import make_environments
+from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import load_weights, save_policy
 from callboard.launch.settings import parse_experiment, read_experiment, write_experiment

@@ -6,7 +6,7 @@ import gymnasium
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from untrained_runs import SMALL, untrained_setup, write_run
+from untrained_runs import SMALL, untrained_players, write_run
 
 from callboard.errors import CallboardError
 from callboard.launch.trained.video import check_video, record_video
@@ -28,9 +28,9 @@ class Unseen(gymnasium.Env):
 
 def record(directory, *options):
     experiment, run = write_run(directory, options=[*options, *SMALL])
-    setup = untrained_setup(experiment)
+    players = untrained_players(experiment)
     path = run.videos / "best.mp4"
-    return path, record_video(experiment, setup, path, 2, print)
+    return path, record_video(experiment, players, path, 2, print)
 
 
 def test_a_video_has_a_frame_for_every_timestep(tmp_path):

@@ -190,7 +190,7 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_pat
     counters = json.loads((newest / "counters.json").read_text())
     steps = sum(counts.get("environment_steps", 0) for counts in counters.values())
     assert roles["coordinator/0"].status()["environment_steps"] == steps > 0
-    made = learner._setup.learner
+    made = learner._prepared.learner
     optimizers = getattr(made, "optimizers", None) or [made.optimizer]
     for optimizer in optimizers:
         assert int(optimizer.iterations) > 0

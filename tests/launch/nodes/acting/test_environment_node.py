@@ -12,7 +12,7 @@ from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.nodes.acting.acting_setup import make_environments
+from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.environment_node import EnvironmentNode
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext, NodeHandle

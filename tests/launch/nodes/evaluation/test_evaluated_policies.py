@@ -14,7 +14,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.nodes.evaluation.evaluated_policies import EvaluatedPolicies, make_evaluator_setup, mean_step
+from callboard.launch.nodes.evaluation.evaluated_policies import EvaluatedPolicies, make_players, mean_step
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.best_policy import BestPolicy
 from callboard.launch.run_directory.layout import RunDirectory
@@ -121,9 +121,9 @@ def test_where_one_policy_cannot_be_saved_the_best_of_all_are_unchanged(evaluate
     assert left.mean_return() == 7.5 and read_policy(left.path()).further["learner_step"] == 3
 
 
-def setup_of(experiment, path):
+def players_of(experiment, path):
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)
-    return make_evaluator_setup(Run.of(experiment, check_experiment(experiment), RunDirectory(path)), {}, context)
+    return make_players(Run.of(experiment, check_experiment(experiment), RunDirectory(path)), {}, context)
 
 
 def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):
@@ -135,13 +135,13 @@ def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):
         mapping={"left": "left", "right": "right"},
         evaluation_mapping={"left": "left", "right": "past"},
     )
-    setup, learned, opponents = setup_of(experiment, tmp_path)
-    assert list(setup.policies) == ["left", "past/0", "past/1"]
-    assert list(learned) == ["left"] and setup.policies["left"][0] is learned["left"]
+    players, learned, opponents = players_of(experiment, tmp_path)
+    assert list(players.policies) == ["left", "past/0", "past/1"]
+    assert list(learned) == ["left"] and players.policies["left"][0] is learned["left"]
     assert opponents.numbers == {}
 
 
 def test_one_policy_plays_where_the_environment_has_one_agent(tmp_path):
-    setup, learned, opponents = setup_of(Experiment(Ppo(), "CartPole-v1"), tmp_path)
-    assert list(setup.policies) == [""] and learned == {"": setup.policies[""][0]}
+    players, learned, opponents = players_of(Experiment(Ppo(), "CartPole-v1"), tmp_path)
+    assert list(players.policies) == [""] and learned == {"": players.policies[""][0]}
     assert opponents.wait() and opponents.numbers == {}, "there is nothing to wait for"

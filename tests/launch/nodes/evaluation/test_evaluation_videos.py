@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from local_nodes import small_run
-from untrained_runs import untrained_setup, write_run
+from untrained_runs import untrained_players, write_run
 
 from callboard.launch.nodes.evaluation.evaluation_videos import EvaluationVideos
 from callboard.launch.trained import video_files
@@ -20,9 +20,9 @@ def make_videos(tmp_path):
 
     def make(every, said):
         experiment, directory = write_run(tmp_path / "run", best=False)
-        setup = untrained_setup(experiment)
+        players = untrained_players(experiment)
         experiment = dataclasses.replace(experiment, video_every=every)
-        made.append(EvaluationVideos(experiment, setup, directory, said.append, lambda environment: environment))
+        made.append(EvaluationVideos(experiment, players, directory, said.append, lambda environment: environment))
         return made[-1], directory
 
     yield make

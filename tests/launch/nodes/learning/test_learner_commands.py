@@ -9,7 +9,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.learning.learner_commands import LearnerCommands
-from callboard.launch.nodes.learning.learner_setup import make_learner_setup
+from callboard.launch.nodes.learning.prepared_learner import prepare_learner
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten
 from callboard.launch.run_directory.layout import RunDirectory
@@ -20,25 +20,25 @@ BIAS = "torso/dense/bias"
 
 @pytest.fixture(scope="module")
 def learner(tmp_path_factory):
-    """A learner's setup and checkpoints."""
+    """A prepared learner, and checkpoints."""
     experiment = parse_experiment("impala", {}, ["--env=CartPole-v1", "--agent.network.hidden-sizes=[4]"])
     directory = RunDirectory(tmp_path_factory.mktemp("run"))
     directory.create()
     context = NodeContext("learner/0", "a", threading.Event(), lambda kind, content: None, None)
     checkpoints = Checkpoints(directory)
     run = Run(experiment, check_experiment(experiment).whole, directory)
-    return make_learner_setup(context, run, 0, [None], checkpoints, lambda *_: None), checkpoints
+    return prepare_learner(context, run, 0, [None], checkpoints, lambda *_: None), checkpoints
 
 
 def commands_of(learner, learners=1, save=None):
     """The commands of a learner, and a list that grows with every publication of its weights."""
-    setup, checkpoints = learner
+    prepared, checkpoints = learner
     published = []
 
     def save_checkpoint(keep):
-        return checkpoints.save(3, setup.modules, setup.policy, {}, keep=keep)
+        return checkpoints.save(3, prepared.modules, prepared.policy, {}, keep=keep)
 
-    commands = LearnerCommands(setup, checkpoints, learners, save or save_checkpoint, lambda: published.append(1))
+    commands = LearnerCommands(prepared, checkpoints, learners, save or save_checkpoint, lambda: published.append(1))
     return commands.by_name, published
 
 

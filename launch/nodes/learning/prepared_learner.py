@@ -30,7 +30,7 @@ from ..node import NodeContext
 from ..proxy_bypass import bypass_proxies
 
 
-class LearnerSetup(NamedTuple):
+class PreparedLearner(NamedTuple):
     """What a learner node trains, and what it needs for that."""
 
     learner: Learner
@@ -53,14 +53,14 @@ class LearnerSetup(NamedTuple):
     """Learner steps that the run has made."""
 
 
-def make_learner_setup(
+def prepare_learner(
     context: NodeContext,
     run: Run,
     rank: int,
     peers: Sequence[lp.Address],
     checkpoints: Checkpoints,
     publish: Callable[[Sequence[tf.Variable], int], None],
-) -> LearnerSetup:
+) -> PreparedLearner:
     """Builds what a learner trains; with several learners, waits for the others.
 
     Args:
@@ -117,7 +117,7 @@ def make_learner_setup(
         )
     frozen.remember(variables)
     layout = trace_layout(agent, run.layout, networks)
-    return LearnerSetup(learner, policy, variables, modules, live, frozen, strategy, layout, steps)
+    return PreparedLearner(learner, policy, variables, modules, live, frozen, strategy, layout, steps)
 
 
 def _make_strategy(

@@ -1,4 +1,4 @@
-"""Set-up shared by all processes that run a node, under every launcher."""
+"""Preparation shared by all processes that run a node, under every launcher."""
 
 import contextlib
 import faulthandler

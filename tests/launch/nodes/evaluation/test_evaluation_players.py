@@ -8,8 +8,8 @@ from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
-from callboard.launch.nodes.acting.acting_setup import acting_policies
-from callboard.launch.nodes.evaluation.evaluation_setup import EvaluationSetup, evaluation_mode
+from callboard.launch.nodes.acting.compiled_policies import acting_policies
+from callboard.launch.nodes.evaluation.evaluation_players import EvaluationPlayers, evaluation_mode
 
 
 def echo(**policies):
@@ -22,8 +22,8 @@ def plan_of(experiment):
 
 def test_random_policies_act_in_all_environments():
     experiment = echo(left=RandomPolicy(), right=RandomPolicy())
-    setup = EvaluationSetup(plan_of(experiment), {})
-    environments, policy = setup.make(experiment, 3)
+    players = EvaluationPlayers(plan_of(experiment), {})
+    environments, policy = players.make(experiment, 3)
     timestep = environments.reset()
     for _ in range(8):
         actions, _ = policy(timestep)
@@ -44,7 +44,7 @@ def test_a_policy_of_several_agents_has_a_slot_for_each():
 
 def test_environments_without_players_have_the_policies_of_all_members():
     experiment = echo(left=Ppo(), right=Snapshots("left", keep=2))
-    environments, _ = EvaluationSetup(plan_of(experiment), {}).make(experiment, 2)
+    environments, _ = EvaluationPlayers(plan_of(experiment), {}).make(experiment, 2)
     timestep = environments.reset()
     assert set(timestep.observation) == {"left", "right/0", "right/1"}
     environments.close()

@@ -12,7 +12,7 @@ from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
-from callboard.launch.trained.saved_setup import current_setup, saved_setup
+from callboard.launch.trained.saved_players import current_players, saved_players
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def policy_with(experiment, value):
     return policy
 
 
-def values_of(setup):
-    return {name: policy.variables[0].numpy().flat[0] for name, (policy, _) in setup.policies.items()}
+def values_of(players):
+    return {name: policy.variables[0].numpy().flat[0] for name, (policy, _) in players.policies.items()}
 
 
 def test_the_best_policies_play_against_the_snapshots_that_there_are(experiment, directory):
@@ -53,12 +53,12 @@ def test_the_best_policies_play_against_the_snapshots_that_there_are(experiment,
     save_policy(left.best_policy, policy_with(experiment, 5), mean_return=1.0, learner_step=10)
     for number in (3, 4):
         save_policy(left.snapshot("past", number), policy_with(experiment, number), environment_steps=number)
-    setup, file = saved_setup(experiment, directory, "best")
-    assert file == left.best_policy and values_of(setup) == {"left": 5, "past/0": 3, "past/1": 4}
+    players, file = saved_players(experiment, directory, "best")
+    assert file == left.best_policy and values_of(players) == {"left": 5, "past/0": 3, "past/1": 4}
     rng = np.random.default_rng(0)
-    assert {setup.choose("past", rng) for _ in range(30)} == {"past/0", "past/1"}
+    assert {players.choose("past", rng) for _ in range(30)} == {"past/0", "past/1"}
     with pytest.raises(CallboardError, match="has no checkpoint latest; choose from best"):
-        saved_setup(experiment, directory, "latest")
+        saved_players(experiment, directory, "latest")
 
 
 def test_a_run_without_snapshots_is_refused(experiment, directory):
@@ -66,11 +66,11 @@ def test_a_run_without_snapshots_is_refused(experiment, directory):
     run = Run.of(experiment, check_experiment(experiment), directory)
     weights = dict(zip(weight_names(policy, policy.variables), [v.numpy() for v in policy.variables], strict=True))
     with pytest.raises(CallboardError, match="'past' has no snapshots in .*: train for longer, or leave it out"):
-        current_setup(experiment, run, {"left": weights})
+        current_players(experiment, run, {"left": weights})
     save_policy(directory.of_policy("left").snapshot("past", 0), policy_with(experiment, 1), environment_steps=0)
-    assert values_of(current_setup(experiment, run, {"left": weights})) == {"left": 2, "past/0": 1}
+    assert values_of(current_players(experiment, run, {"left": weights})) == {"left": 2, "past/0": 1}
 
 
 def test_a_part_of_a_run_is_refused(experiment, directory):
     with pytest.raises(CallboardError, match="has one of the policies of a run; evaluate the whole run"):
-        saved_setup(experiment, directory.of_policy("left"), "best")
+        saved_players(experiment, directory.of_policy("left"), "best")

@@ -1,4 +1,4 @@
-"""The set-up of a node's process, and the description of its end."""
+"""The preparation of a node's process, and the description of its end."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
-from callboard.launch.launchers.node_processes.process_setup import exit_by, prepare_tensorflow
+from callboard.launch.launchers.node_processes.prepared_process import exit_by, prepare_tensorflow
 from callboard.launch.launchers.supervision.supervisor import Exit
 from callboard.launch.nodes.node import NodeRules
 

@@ -1,22 +1,17 @@
-"""Environments and compiled policies of an experiment, for nodes and tools that act."""
+"""The environments of an experiment, for nodes and tools that act."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
-from ....agents.acting import BatchPolicy, CompiledPolicy, policy_seed
-from ....agents.agent import Mode, Policy
-from ....agents.policies.joint_policy import UniformPolicy
-from ....data import Layout
 from ....environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, for_evaluation, make
 from ....environments.multi_agent.joint_batch import JointBatch
 from ....environments.multi_agent.policy_batches import make_policy_batches
 from ....environments.multi_agent.policy_view import OneAgentView, PolicyView
 from ...experiment import Experiment
 from ...experiments.policy_plan import MemberMapping, PolicyPlan, members_of
-from ...experiments.policy_settings import RandomPolicy
 
 
 def make_environments(
@@ -85,52 +80,3 @@ def make_view(
     if role == "evaluator" and experiment.evaluation_task is not None:
         environments.set_task(experiment.evaluation_task)
     return environments, environments
-
-
-def acting_policies(
-    plan: PolicyPlan,
-    policies: Mapping[str, tuple[Policy, Layout]],
-    seed: int,
-    first_env: int,
-    envs: int,
-    incarnation: int = 0,
-) -> dict[str, BatchPolicy]:
-    """Compiles policies for their slots in a batch of environments.
-
-    Args:
-      plan: the plan of the run.
-      policies: policies with their layouts, by name; of snapshots, by the names of the members.
-      seed: the run's seed.
-      first_env: index of the first environment among those of the run.
-      envs: number of environments.
-      incarnation: number of earlier incarnations of the node.
-
-    Returns:
-      Those policies, and the random ones.
-    """
-    members = members_of(plan.policies)
-    acting: dict[str, BatchPolicy] = {}
-    for name, slots in plan.slots.items():
-        first, count = first_env * len(slots.agents), envs * len(slots.agents)
-        if isinstance(plan.policies[name], RandomPolicy):
-            acting[name] = UniformPolicy(slots.spec, count, policy_seed(seed, first, incarnation))
-        for member in members.get(name, (name,)):
-            if member in policies:
-                policy, layout = policies[member]
-                acting[member] = CompiledPolicy(policy, layout, np.arange(first, first + count), seed, incarnation)
-    return acting
-
-
-def compile_policy(
-    experiment: Experiment,
-    layout: Layout,
-    networks: Any,
-    mode: Mode,
-    first_slot: int,
-    count: int,
-    incarnation: int = 0,
-) -> CompiledPolicy:
-    """Compiles the agent's policy for slots `first_slot` to `first_slot + count`, for one incarnation of a node."""
-    policy = experiment.agent.make_policy(networks, mode)
-    slots = np.arange(first_slot, first_slot + count)
-    return CompiledPolicy(policy, layout, slots, experiment.seed, incarnation)

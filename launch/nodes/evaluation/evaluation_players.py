@@ -1,4 +1,4 @@
-"""The environments of evaluations and videos, together with the policies that act in them."""
+"""The players of evaluations and videos: policies, and the environments made for them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,7 +11,8 @@ from ....data import Layout
 from ....environments import BatchedEnvironment
 from ...experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan
-from ..acting.acting_setup import acting_policies, make_view
+from ..acting.acting_environments import make_view
+from ..acting.compiled_policies import acting_policies
 from ..acting.frozen_policies import make_frozen_policies
 
 
@@ -20,8 +21,8 @@ def _first_member(policy: str, rng: np.random.Generator) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluationSetup:
-    """Makes environments of evaluations, with the policies that act in them.
+class EvaluationPlayers:
+    """The policies that play in evaluations; makes environments for them.
 
     Attributes:
       plan: the policies, and which agents they play for in evaluations.

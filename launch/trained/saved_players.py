@@ -1,4 +1,4 @@
-"""The saved policies of a run, with the environments of its evaluations."""
+"""The saved or current policies of a run, as players of its evaluations."""
 
 import pathlib
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.policy_plan import PolicyPlan, make_plan
 from ..experiments.policy_settings import FrozenPolicy, Snapshots
-from ..nodes.evaluation.evaluation_setup import EvaluationSetup, make_evaluated_policies
+from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
 from .frozen_policy_sources import frozen_agent, read_frozen
@@ -20,10 +20,10 @@ from .saved_policies import policy_file
 from .saved_spaces import check_same_spaces
 
 
-def saved_setup(
+def saved_players(
     experiment: Experiment, run_directory: RunDirectory, checkpoint: str
-) -> tuple[EvaluationSetup, pathlib.Path]:
-    """Returns the policies of a run with environments, and the file that the weights of the first policy come from.
+) -> tuple[EvaluationPlayers, pathlib.Path]:
+    """Returns the saved policies of a run as players, and the file that the weights of the first policy come from.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
@@ -55,8 +55,10 @@ def saved_setup(
     return _with_weights(experiment, plan, run_directory, load), next(iter(files.values()))
 
 
-def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> EvaluationSetup:
-    """Returns the policies of a run as they are now, with environments.
+def current_players(
+    experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]
+) -> EvaluationPlayers:
+    """Returns the policies of a run as they are now as players.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
@@ -69,8 +71,8 @@ def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mappin
 
 def _with_weights(
     experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
-) -> EvaluationSetup:
-    """Returns the policies of a run with weights, and environments.
+) -> EvaluationPlayers:
+    """Returns the policies of a run with weights as players.
 
     Args:
       experiment: experiment of the run.
@@ -105,4 +107,4 @@ def _with_weights(
     def choose(policy: str, rng: np.random.Generator) -> str:
         return members[policy][int(rng.integers(len(members[policy])))]
 
-    return EvaluationSetup(plan, policies, choose)
+    return EvaluationPlayers(plan, policies, choose)

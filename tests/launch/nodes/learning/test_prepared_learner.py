@@ -7,7 +7,7 @@ import pytest
 
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.nodes.learning.learner_setup import make_learner_setup
+from callboard.launch.nodes.learning.prepared_learner import prepare_learner
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
@@ -22,9 +22,9 @@ def run(tmp_path):
     return Run(experiment, check_experiment(experiment).whole, directory)
 
 
-def setup_of(run, said, published):
+def prepared_in(run, said, published):
     context = NodeContext("learner/0", "a", threading.Event(), lambda kind, content: said.append(content), None)
-    return make_learner_setup(context, run, 0, [None], Checkpoints(run.directory), published)
+    return prepare_learner(context, run, 0, [None], Checkpoints(run.directory), published)
 
 
 def test_a_learner_begins_anew_or_continues_from_the_newest_checkpoint(run):
@@ -33,16 +33,16 @@ def test_a_learner_begins_anew_or_continues_from_the_newest_checkpoint(run):
     def publish(variables, steps):
         published.append((steps, [variable.numpy() for variable in variables]))
 
-    setup = setup_of(run, said, publish)
-    assert setup.steps == 0 and published[0][0] == 0 and len(published) == 1
-    assert setup.layout.record is not None and run.directory.network.exists()
+    prepared = prepared_in(run, said, publish)
+    assert prepared.steps == 0 and published[0][0] == 0 and len(published) == 1
+    assert prepared.layout.record is not None and run.directory.network.exists()
     assert "networks: " in said[0]
 
-    for variable in setup.variables:
+    for variable in prepared.variables:
         variable.assign_add(np.ones(variable.shape))
-    Checkpoints(run.directory).save(7, setup.modules, setup.policy, {})
+    Checkpoints(run.directory).save(7, prepared.modules, prepared.policy, {})
     said.clear()
-    again = setup_of(run, said, publish)
+    again = prepared_in(run, said, publish)
     assert again.steps == 7 and said == ["continues from learner step 7"]
     # Actors get the weights of the checkpoint, and never those before it was read.
     assert [steps for steps, _ in published] == [0, 7]

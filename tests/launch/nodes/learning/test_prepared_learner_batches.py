@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from callboard.data import Layout
-from callboard.launch.nodes.learning.learner_setup import distributed_batches, iterators
+from callboard.launch.nodes.learning.prepared_learner import distributed_batches, iterators
 from callboard.replay import Elements, ReplayDataset, ReplayHandle
 from callboard.tracing_lock import TRACING
 
