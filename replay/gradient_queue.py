@@ -12,10 +12,9 @@ from .. import specs
 from ..data import Layout, Nest
 from ..errors import CallboardError
 from .replay_protocol import ReplayDataset
-from .servers.handle import ReplayHandle
+from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
 from .writing.duplicate_filter import WRITER_BITS, item_id
-from .writing.flushing import flushed
 
 _TABLE = "gradients"
 

@@ -68,10 +68,10 @@ class CheckedObservations(EnvironmentWrapper):
         return bool(self._has_mask or self._choices or self._bounds.exist)
 
     def reset(self) -> Timestep:
-        return self._checked(super().reset())
+        return self._checked(self._environment.reset())
 
     def step(self, actions: Nest) -> Timestep:
-        return self._checked(super().step(actions))
+        return self._checked(self._environment.step(actions))
 
     def _checked(self, timestep: Timestep) -> Timestep:
         if self._choices:

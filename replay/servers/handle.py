@@ -1,4 +1,4 @@
-"""Handle of the replay servers, resolved again when a server restarts at another address."""
+"""Handle of the replay servers, resolved again when a server restarts at another address, and waiting for one."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -37,3 +37,22 @@ class ReplayHandle:
     def client(self, shard: int = 0) -> reverb.Client:
         """Creates a client of one shard, which connects when it is first used."""
         return reverb.Client(self.address(shard))
+
+
+def flushed(writer: reverb.TrajectoryWriter, timeout: float, max_pending: int) -> bool:
+    """Sends what a writer holds, and waits until the server has confirmed it.
+
+    Args:
+      writer: the writer.
+      timeout: maximum time to wait, in seconds; at least a millisecond is waited.
+      max_pending: number of items that may remain unconfirmed.
+
+    Returns:
+      Whether only that many are unconfirmed.
+    """
+    try:
+        # Reverb waits forever if the timeout is 0.
+        writer.flush(max_pending, max(1, int(1000 * timeout)))
+    except reverb.errors.DeadlineExceededError:
+        return False
+    return True

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...deadlines import Deadline
 from ...errors import CallboardError
-from ..servers.handle import ReplayHandle
-from .flushing import flushed
+from ..servers.handle import ReplayHandle, flushed
 
 # Timesteps in a chunk.  Shorter chunks have more memory overhead.  Longer chunks are sent whole even if only a few of
 # their timesteps are needed, and are kept until the last item that refers to any of their timesteps is removed.

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..servers.handle import ReplayHandle
-from .flushing import flushed
+from ..servers.handle import ReplayHandle, flushed
 from .per_environment_writers import CHUNK_LENGTH, check_priorities
 
 

@@ -145,9 +145,10 @@ class ActorNode(EnvironmentNode):
             for actor in self._actors.values():
                 actor.send_remaining()
             return
-        if self.context.cooperative:
-            opponents.fetch()
-        opponents.apply(view.in_use)
+        if self._frozen:
+            if self.context.cooperative:
+                opponents.fetch()
+            opponents.apply(view.in_use)
         actions = {name: actor.act(timesteps[name]) for name, actor in self._actors.items()}
         for name, policy in self._frozen.items():
             if view.in_use(name):

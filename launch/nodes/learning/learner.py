@@ -89,6 +89,7 @@ class LearnerNode(ReportingNode):
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
+        self._takes_snapshots = bool(snapshots)
         self._weights = WeightPublisher(run.experiment.publish_every_steps)
         self._steps = 0
         self._made = 0
@@ -247,7 +248,7 @@ class LearnerNode(ReportingNode):
         try:
             update = self._prepared.learner.step(self._reader)
             self._prepared.frozen.keep()
-            if self._rank == 0:
+            if self._takes_snapshots:
                 self._served_policies.take_due(self.reporter.state.environment_steps, self._prepared.policy)
         except ReaderStopped:
             return False

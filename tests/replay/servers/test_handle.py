@@ -1,8 +1,13 @@
-"""Handles of replay shards: addresses that move, incarnations, and what each handle remembers."""
+"""Handles of replay shards: addresses that move, incarnations, what each handle remembers, and waiting for a server."""
 
+import threading
+
+import numpy as np
+import pytest
 import reverb
 
 from callboard.replay import ReplayHandle
+from callboard.replay.servers.handle import flushed
 
 
 def test_an_address_is_resolved_anew_for_every_call():
@@ -36,3 +41,25 @@ def test_a_client_reaches_its_own_shard(serve):
     replay = serve(*([reverb.Table.queue(name, 10)] for name in ("first", "second")))
     assert list(replay.client().server_info()) == ["first"]
     assert list(replay.client(1).server_info()) == ["second"]
+
+
+@pytest.mark.parametrize("timeout", [0.1, 0.0005, 0.0])
+def test_a_full_table_is_waited_for_as_long_as_allowed(serve, timeout):
+    replay = serve([reverb.Table.queue("items", 1)])
+    writer = replay.client().trajectory_writer(1)
+    answers = []
+
+    def write():
+        for number in range(2):
+            writer.append(np.float32(number))
+            writer.create_item("items", 1.0, writer.history[-1:])
+        answers.extend([flushed(writer, 10.0, 1), flushed(writer, timeout, 0)])
+
+    # Without its own end, a thread does not stop the tests.
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert answers == [True, False]
+    next(replay.client().sample("items"))
+    assert flushed(writer, 10.0, 0)
+    writer.close()
