@@ -34,7 +34,7 @@ class A2CLearner(tf.Module):
     """A learner whose step is one gradient of a batch that the newest weights have made.
 
     Args:
-      loss: takes the parts of a replica's share of a batch.
+      loss: takes the elements of a replica's share of a batch.
       objective: what the loss trains.
       strategy: the strategy in whose scope networks and optimizer were created.
       batches: takes the batches.
@@ -56,24 +56,24 @@ class A2CLearner(tf.Module):
         self._loss = loss
         self._accumulate = accumulate
         self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
-        self._update = CompiledOnFirstCall(lambda *parts: gradient_step(self._batch_loss, *parts)[0])
+        self._update = CompiledOnFirstCall(lambda *elements: gradient_step(self._batch_loss, *elements)[0])
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Takes a batch from `iterator` and makes one gradient step."""
         batch = self._batches.take(iterator, int(self.steps.numpy()))
-        metrics = self._update(*batch.parts)
+        metrics = self._update(*batch.elements)
         self.steps.assign_add(1)
         taken = {"policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         return Update({**metrics, **taken}, finite=self._gradient_step.finite)
 
     def _batch_loss(self, *arguments: Any) -> LossOutput:
-        """Returns the loss of the parts of a batch; if there are several batches, the last argument is its index."""
+        """Returns the loss of the elements of a batch; if there are several batches, the last argument is its index."""
         if self._accumulate == 1:
             return self._loss(*arguments)
-        *parts, number = arguments
-        size = len(parts) // self._accumulate
+        *elements, number = arguments
+        size = len(elements) // self._accumulate
         is_last = number == self._accumulate - 1
-        return self._loss(*parts[number * size :][:size], seen=parts if is_last else ())
+        return self._loss(*elements[number * size :][:size], seen=elements if is_last else ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +89,10 @@ class A2C(A2CSettings, Agent):
         check_sizes(layout, self.unroll_length, self.batch_size, self.accumulate)
         replay = self.make_replay(layout)
         replay.check()
-        if self.batch_size // layout.replicas % replay.part_size:
+        if self.batch_size // layout.replicas % replay.element_size:
             raise CallboardError(
                 f"each learner device takes whole blocks of an actor's environments: make agent.batch_size a multiple "
-                f"of {replay.part_size * layout.replicas}, or leave agent.accumulate out"
+                f"of {replay.element_size * layout.replicas}, or leave agent.accumulate out"
             )
 
     def for_agents(self, count: int) -> "A2C":
@@ -127,24 +127,24 @@ class A2C(A2CSettings, Agent):
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
         sequences = self.batch_size * self.accumulate
         steps = layout.max_timesteps // (self.unroll_length * sequences)
-        parts = sequences // layout.replicas // self.make_replay(layout).part_size
+        elements = sequences // layout.replicas // self.make_replay(layout).element_size
         network = networks.network
         of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
         return A2CLearner(
             functools.partial(self.loss, networks),
             make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value),
             strategy,
-            FreshBatches(strategy, parts, self.max_policy_lag),
+            FreshBatches(strategy, elements, self.max_policy_lag),
             self.accumulate,
         )
 
     def loss(self, networks: PpoNetworks, *samples: Sample, seen: Sequence[Sample] | None = None) -> LossOutput:
-        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics.
+        """Returns `sequences_loss` of a replica's share of a batch, in elements; updates statistics.
 
         Args:
           networks: policy and value.
-          *samples: the parts.
-          seen: those whose observations the statistics then also have; None for these parts.
+          *samples: the elements.
+          seen: those whose observations the statistics then also have; None for these elements.
         """
         sample = joined(samples)
         output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward)
@@ -155,7 +155,7 @@ class A2C(A2CSettings, Agent):
         return output
 
     def sequences_loss(self, networks: PpoNetworks, sample: Sample, reward: Any) -> LossOutput:
-        """Returns a replica's part of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
+        """Returns a replica's share of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
 
         Args:
           networks: policy and value.

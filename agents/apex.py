@@ -183,7 +183,7 @@ class Apex(ApexSettings, Agent):
         return error + SMALLEST_PRIORITY
 
     def loss(self, networks: QNetworks, sample: Sample, seed: tf.Tensor | None = None) -> LossOutput:
-        """Returns a replica's part of a batch's loss (section 3.1), with the new priorities of its windows.
+        """Returns a replica's share of a batch's loss (section 3.1), with the new priorities of its windows.
 
         Args:
           networks: the networks of `make_networks`.

@@ -73,7 +73,7 @@ class D4PG(D4PGSettings, TransitionAgent):
         )
 
     def loss(self, networks: DeterministicNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's losses (algorithm 1) and metrics.
+        """Returns a replica's share of a batch's losses (algorithm 1) and metrics.
 
         Args:
           networks: policy, critic, their targets and the range of values.

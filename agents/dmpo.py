@@ -141,7 +141,7 @@ class DMPO(DMPOSettings, TransitionAgent):
         )
 
     def loss(self, networks: DMPONetworks, sample: Sample, seed: tf.Tensor) -> LossOutput:
-        """Returns a replica's part of a batch's losses and metrics.
+        """Returns a replica's share of a batch's losses and metrics.
 
         The policy improves at the observations from which the critic's targets bootstrap, as in Acme, so that actions
         are sampled and evaluated once for both.

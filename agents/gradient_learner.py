@@ -98,12 +98,14 @@ class GradientLearner(tf.Module):
                 self._after_update(steps + 1)
         return metrics, priorities
 
-    def _replica_loss(self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor, part: int = 0) -> LossOutput:
+    def _replica_loss(
+        self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor, microbatch: int = 0
+    ) -> LossOutput:
         sample = batches
         if number is not None or self._accumulate > 1:
-            index = (0 if number is None else number) * self._accumulate + part
+            index = (0 if number is None else number) * self._accumulate + microbatch
             sample = tree.map_structure(lambda leaf: leaf[index], batches)
-        batch = steps * self._accumulate + part
+        batch = steps * self._accumulate + microbatch
         seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), batch]),)
         if self._rewards is not None:
             sample = self._rewards.normalized(sample)

@@ -98,12 +98,12 @@ class GradientStep:
     def _in_replica(
         self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any
     ) -> tuple[Any, Any, Nest]:
-        parts = [self._differentiate(loss, applied, *arguments, *([0] if self._accumulate > 1 else []))]
-        for part in range(1, self._accumulate):
+        results = [self._differentiate(loss, applied, *arguments, *([0] if self._accumulate > 1 else []))]
+        for microbatch in range(1, self._accumulate):
             # One after the other, so that only one batch takes memory at a time.
-            with tf.control_dependencies([leaf for leaf in tree.flatten(parts[-1][0]) if leaf is not None]):
-                parts.append(self._differentiate(loss, applied, *arguments, part))
-        gradients, metrics, priorities = _combine(parts, applied)
+            with tf.control_dependencies([leaf for leaf in tree.flatten(results[-1][0]) if leaf is not None]):
+                results.append(self._differentiate(loss, applied, *arguments, microbatch))
+        gradients, metrics, priorities = _combine(results, applied)
         context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync > 1:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
@@ -130,17 +130,17 @@ class GradientStep:
         return gradients, {**output.metrics, **losses}, () if output.priorities is None else output.priorities
 
 
-def _combine(parts: Sequence[Any], applied: Sequence[Objective]) -> Any:
+def _combine(results: Sequence[Any], applied: Sequence[Objective]) -> Any:
     """Returns what `_differentiate` returns, of several batches: gradients added or averaged, and means of metrics."""
-    if len(parts) == 1:
-        return parts[0]
-    all_gradients, all_metrics, all_priorities = zip(*parts, strict=True)
+    if len(results) == 1:
+        return results[0]
+    all_gradients, all_metrics, all_priorities = zip(*results, strict=True)
     gradients = []
     for objective, batches in zip(applied, zip(*all_gradients, strict=True), strict=True):
-        factor = 1.0 if objective.is_sum else 1.0 / len(parts)
+        factor = 1.0 if objective.is_sum else 1.0 / len(results)
         by_variable = zip(*batches, strict=True)
         gradients.append([None if each[0] is None else factor * tf.add_n(each) for each in by_variable])
-    metrics = {name: tf.add_n([one[name] for one in all_metrics]) / len(parts) for name in all_metrics[0]}
+    metrics = {name: tf.add_n([one[name] for one in all_metrics]) / len(results) for name in all_metrics[0]}
     return gradients, metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *all_priorities)
 
 

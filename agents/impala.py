@@ -136,7 +136,7 @@ class Impala(ImpalaSettings, Agent):
         return learner
 
     def loss(self, network: Network, sample: Sample, returns: RewardNormalizer | None = None) -> LossOutput:
-        """Returns a replica's part of a batch's loss (section 4.2) and metrics.
+        """Returns a replica's share of a batch's loss (section 4.2) and metrics.
 
         Args:
           network: computes the policy's parameters and values.

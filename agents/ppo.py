@@ -111,7 +111,7 @@ class Ppo(PpoSettings, Agent):
             strategy,
             learning_rate=rate_of,
             clip_range=functools.partial(self._clip_range, iterations),
-            parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
+            elements=self.batch_size // layout.replicas // self.make_replay(layout).element_size,
             epochs=self.epochs,
             minibatches=self.minibatches,
             accumulate=self.accumulate,
@@ -140,7 +140,7 @@ class Ppo(PpoSettings, Agent):
         return learning_reward(tf.convert_to_tensor(reward), self.reward_scale, self.reward_clip)
 
     def loss(self, networks: PpoNetworks, rollout: Rollout, clip: tf.Tensor) -> LossOutput:
-        """Returns a replica's part of a minibatch's loss (equation (9)) and metrics.
+        """Returns a replica's share of a minibatch's loss (equation (9)) and metrics.
 
         Args:
           networks: the networks to train.

@@ -104,7 +104,7 @@ class Qmix(QmixSettings, Agent):
         )
 
     def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss (equation (6)).
+        """Returns a replica's share of a batch's loss (equation (6)).
 
         Args:
           networks: the networks of `make_networks`.

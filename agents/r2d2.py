@@ -106,7 +106,7 @@ class R2D2(R2D2Settings, Agent):
         return self._priority(actions.mean(tf.abs(delta_t)), valid_t).numpy()
 
     def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss (section 2.3), with the new priorities of its sequences.
+        """Returns a replica's share of a batch's loss (section 2.3), with the new priorities of its sequences.
 
         Args:
           networks: the networks of `make_networks`.

@@ -130,7 +130,7 @@ class Sac(SacSettings, TransitionAgent):
         )
 
     def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:
-        """Returns a replica's part of a batch's losses (section 5) and metrics.
+        """Returns a replica's share of a batch's losses (section 5) and metrics.
 
         Args:
           networks: policy, critics and temperature.

@@ -78,7 +78,7 @@ class TD3(TD3Settings, TransitionAgent):
         )
 
     def loss(self, networks: DeterministicActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:
-        """Returns a replica's part of a batch's losses (algorithm 1) and metrics.
+        """Returns a replica's share of a batch's losses (algorithm 1) and metrics.
 
         Args:
           networks: policy, critics and their targets.

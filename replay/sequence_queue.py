@@ -27,8 +27,8 @@ class SequenceQueue:
       batches: maximum number of batches in the queue; a longer queue means older behavior policies.
       updates_per_call: batches that one element of the dataset holds, stacked along a first axis if more than one.
       max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None for no limit.  With a limit, each
-        learner has a separate queue, sequences share no observations, and an element of the dataset is a part of a
-        replica's share (`part_size`) rather than all of it.
+        learner has a separate queue, sequences share no observations, and an element of the dataset has `element_size`
+        sequences, fewer than a replica's share.
       stack: number of most recent images that the network sees; each image is stored once.
       returns_discount: γ of the discounted returns that items store, see `Sample.discounted_return`; None for none.
     """
@@ -55,8 +55,8 @@ class SequenceQueue:
         return False
 
     @property
-    def part_size(self) -> int:
-        """Sequences in one batch of the dataset: a replica's share, or with a limit on the policy lag a part of it."""
+    def element_size(self) -> int:
+        """Sequences in an element of the dataset: a replica's share, or with a limit on the policy lag fewer."""
         share = self.batch_size // self.layout.replicas
         return share if self.max_policy_lag is None else min(self.layout.envs_per_actor, share)
 
@@ -87,7 +87,7 @@ class SequenceQueue:
             self.layout,
             table,
             self.length,
-            self.part_size,
+            self.element_size,
             updates_per_call=self.updates_per_call,
             stack=self.stack,
             repeats=self._repeats,

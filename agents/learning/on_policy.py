@@ -55,7 +55,7 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate:
 class FreshBatch(NamedTuple):
     """A batch of data that is new enough."""
 
-    parts: list[Sample]
+    elements: list[Sample]
     """The dataset's elements that make it up, each distributed over the replicas."""
     policy_lag: float
     """Mean age of the weights that acted, in learner steps."""
@@ -71,13 +71,13 @@ class FreshBatches:
 
     Args:
       strategy: the strategy over whose replicas the data is distributed.
-      parts: number of dataset elements that make up a batch.
+      elements: number of dataset elements that make up a batch.
       max_policy_lag: age, in learner steps, of the oldest weights whose data is learned from.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, parts: int, max_policy_lag: int):
+    def __init__(self, strategy: tf.distribute.Strategy, elements: int, max_policy_lag: int):
         self._strategy = strategy
-        self._parts = parts
+        self._elements = elements
         self._max_policy_lag = max_policy_lag
 
     def take(self, iterator: Iterator[Any], step: int) -> FreshBatch:
@@ -85,7 +85,7 @@ class FreshBatches:
         samples: list[Sample] = []
         lags = []
         stale = 0
-        while len(samples) < self._parts:
+        while len(samples) < self._elements:
             sample = next(iterator)
             versions = self._strategy.experimental_local_results(sample.record.version)
             lag = step - np.stack([version[..., 1] for version in versions])
@@ -99,7 +99,7 @@ class FreshBatches:
 
 
 def joined(samples: Sequence[Sample]) -> Sample:
-    """Returns the parts of a replica's share of a batch as one sample; the items' information is left out."""
+    """Returns the elements of a replica's share of a batch as one sample; the items' information is left out."""
     record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
     state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
     returns = [sample.discounted_return for sample in samples]

@@ -24,14 +24,14 @@ class PpoLearner(tf.Module):
     Args:
       networks: the networks to train.
       loss: takes a replica's share of a minibatch and the `clip` of the iteration, a scalar.
-      make_rollout: takes a replica's share of a batch, in parts, and the values of each part.
+      make_rollout: takes a replica's share of a batch, in elements, and the values of each element.
       optimizer: applies the gradients.
       strategy: the strategy in whose scope networks and optimizer were created.
       learning_rate: returns the learning rate of an iteration, by the number of iterations made before it.
       clip_range: returns ε of the probability ratio, likewise.
-      parts: number of dataset elements per replica that make up a batch.
+      elements: number of dataset elements per replica that make up a batch.
       epochs: passes over the batch per iteration.
-      minibatches: parts of the batch in an epoch.
+      minibatches: number of them in an epoch.
       accumulate: minibatches in a gradient step.
       max_policy_lag: age, in iterations, of the oldest weights whose data is learned from.
       target_kl: mean KL divergence over an epoch above which the iteration stops; None for no limit.
@@ -48,7 +48,7 @@ class PpoLearner(tf.Module):
         strategy: tf.distribute.Strategy,
         learning_rate: Callable[[int], Any],
         clip_range: Callable[[int], Any],
-        parts: int,
+        elements: int,
         epochs: int,
         minibatches: int,
         accumulate: int,
@@ -65,16 +65,16 @@ class PpoLearner(tf.Module):
         self._clip_range = clip_range
         self._epochs = epochs
         self._gradient_steps = minibatches // accumulate
-        self._batches = FreshBatches(strategy, parts, max_policy_lag)
+        self._batches = FreshBatches(strategy, elements, max_policy_lag)
         self._target_kl = target_kl
         self._seed = seed
         objective = Objective("loss", networks.network.trainable_variables, optimizer, max_gradient_norm)
         self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
 
         def minibatch_loss(
-            rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor, part: int = 0
+            rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor, microbatch: int = 0
         ) -> LossOutput:
-            return loss(select_minibatch(rollout, minibatches, number * accumulate + part, seed), clip)
+            return loss(select_minibatch(rollout, minibatches, number * accumulate + microbatch, seed), clip)
 
         def in_replicas(function: Any) -> Any:
             # An object of its own: TensorFlow takes the first traces of all functions with one code for retracing.
@@ -90,7 +90,7 @@ class PpoLearner(tf.Module):
         """Takes a batch from `iterator` and makes one iteration."""
         step = int(self.steps.numpy())
         batch = self._batches.take(iterator, step)
-        rollout = self._rollout(batch.parts, [self._values(sample) for sample in batch.parts])
+        rollout = self._rollout(batch.elements, [self._values(sample) for sample in batch.elements])
         rates = {"learning_rate": self._learning_rate(step), "clip_range": self._clip_range(step)}
         self.optimizer.learning_rate = rates["learning_rate"]
         for epoch in range(self._epochs):
@@ -124,5 +124,5 @@ class PpoLearner(tf.Module):
 
 
 def _in_replicas(strategy: tf.distribute.Strategy, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function in every replica, with its part of each argument."""
+    """Calls a function in every replica, with its share of each argument."""
     return strategy.run(function, args=arguments)

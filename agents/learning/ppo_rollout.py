@@ -65,8 +65,8 @@ def make_rollout(
 
     Args:
       networks: the networks to train.
-      samples: a replica's share of a batch, in parts.
-      values: the values of each part, `[T + 1, B]`.
+      samples: a replica's share of a batch, in elements.
+      values: the values of each element, `[T + 1, B]`.
       discount: γ.
       gae_lambda: λ of the advantages.
       normalize_advantages: whether advantages are standardized over the global batch.
@@ -110,12 +110,12 @@ def make_rollout(
 
 
 def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed: tf.Tensor) -> Rollout:
-    """Returns one of the equal parts into which an epoch divides a rollout's sequences.
+    """Returns one of the equal minibatches into which an epoch divides a rollout's sequences.
 
     Args:
       rollout: a replica's share.
-      minibatches: number of parts.
-      number: int32 scalar, index of the part in its epoch.
+      minibatches: number of them.
+      number: int32 scalar, index of the minibatch in its epoch.
       seed: int64 `[2]`, seed of the epoch's order of sequences.
     """
     if minibatches == 1:

@@ -34,7 +34,7 @@ class AWR(AWRSettings, BC):
         return dataclasses.replace(super().make_replay(layout), returns_discount=returns_discount(self))
 
     def loss(self, networks: BCNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss (algorithm 1) and metrics; arguments as those of BC's."""
+        """Returns a replica's share of a batch's loss (algorithm 1) and metrics; arguments as those of BC's."""
         found, record = self.likelihood(networks, sample), sample.record
         returns = gae(
             found.value,

@@ -147,7 +147,7 @@ class BC(BCSettings, Agent):
         )
 
     def loss(self, networks: BCNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss and metrics.
+        """Returns a replica's share of a batch's loss and metrics.
 
         Args:
           networks: the networks of `make_networks`.

@@ -99,7 +99,7 @@ class IQL(IQLSettings, TransitionAgent):
         )
 
     def loss(self, networks: IQLNetworks, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss (algorithm 1) and metrics.
+        """Returns a replica's share of a batch's loss (algorithm 1) and metrics.
 
         The variables of policy, value and critics are separate, so that the sum of their losses trains each alone.
 

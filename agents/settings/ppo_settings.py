@@ -23,7 +23,7 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
       batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
         With several agents in an environment, as many of each agent that the policy plays for.
       epochs: passes over the batch per iteration.
-      minibatches: parts of the batch in an epoch, each with a gradient step.
+      minibatches: number of minibatches in an epoch, each with a gradient step.
       accumulate: minibatches in a gradient step, whose gradients are averaged, as if they were one larger minibatch
         that did not fit into memory.
       max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their

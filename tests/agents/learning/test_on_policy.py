@@ -20,13 +20,13 @@ def sample_of(step: int, batch: int = 2, reward: float = 0.0) -> Sample:
 
 
 def test_a_batch_is_made_of_parts_that_are_new_enough():
-    batches = FreshBatches(tf.distribute.get_strategy(), parts=2, max_policy_lag=1)
+    batches = FreshBatches(tf.distribute.get_strategy(), elements=2, max_policy_lag=1)
     # Steps 7 and 9 are of weights from before an older checkpoint was restored.
     data = iter(map(sample_of, (2, 3, 1, 7, 3, 9, 0, 4, 4)))
     first, second = batches.take(data, 3), batches.take(data, 4)
-    assert [part.record.version[0, 0, 1] for part in first.parts] == [2, 3]
+    assert [one.record.version[0, 0, 1] for one in first.elements] == [2, 3]
     assert (first.policy_lag, first.dropped) == (0.5, 0)
-    assert [part.record.version[0, 0, 1] for part in second.parts] == [3, 4]
+    assert [one.record.version[0, 0, 1] for one in second.elements] == [3, 4]
     assert (second.policy_lag, second.dropped) == (0.5, 4)
 
 
