@@ -23,7 +23,7 @@ from callboard.agents.sac import Sac
 from callboard.agents.weights import WeightClient
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.ray.parts import Parts, rollout, start_parts, train
+from callboard.launch.launchers.ray.own_loop import Servers, rollout, start_servers, train
 from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.nested_settings import from_values
@@ -34,12 +34,12 @@ EPISODES = 100
 class Evaluator:
     """Evaluates the newest weights without exploration."""
 
-    def __init__(self, parts: Parts):
-        experiment, layout = parts.run.experiment, parts.run.layout
+    def __init__(self, servers: Servers):
+        experiment, layout = servers.run.experiment, servers.run.layout
         networks = experiment.agent.make_networks(layout)
         self._environment = make_environments(experiment, "evaluator", 0, EPISODES)
         self._policy = compile_policy(experiment, layout, networks, "evaluate", 0, EPISODES)
-        self._weights = WeightClient(parts.weights.client(timeout=30), self._policy.policy.variables)
+        self._weights = WeightClient(servers.weights.client(timeout=30), self._policy.policy.variables)
 
     def mean_return(self) -> float:
         self._weights.fetch()
@@ -50,21 +50,21 @@ class Evaluator:
 
 def learn(experiment: Experiment, evaluate_every: int, goal: float) -> bool:
     """Trains until an evaluation reaches the goal; returns False if none does."""
-    parts = start_parts(experiment)
-    evaluator = Evaluator(parts)
-    tasks = [train.remote(parts), *(rollout.remote(parts, index) for index in range(experiment.actors))]
+    servers = start_servers(experiment)
+    evaluator = Evaluator(servers)
+    tasks = [train.remote(servers), *(rollout.remote(servers, index) for index in range(experiment.actors))]
     next_steps, score, stopping = evaluate_every, -float("inf"), False
     while score < goal and not stopping:
         ray.get(ray.wait(tasks, timeout=0.2)[0])  # Raises the error of a task that has failed.
-        status = parts.status()
+        status = servers.status()
         steps, stopping = status["environment_steps"], status["stopping"]
         if steps >= next_steps or stopping:
             next_steps = (steps // evaluate_every + 1) * evaluate_every
             score = evaluator.mean_return()
             print(f"{steps:,} environment steps: mean return {score:.1f} in {EPISODES} episodes", flush=True)
-    parts.stop()
+    servers.stop()
     ray.get(tasks, timeout=300)
-    parts.close()
+    servers.close()
     return score >= goal
 
 

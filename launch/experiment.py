@@ -75,7 +75,7 @@ class Experiment:
       check_env: whether an environment of one's own is tried in a process of its own before the run: made, reset,
         stepped and closed.  Those of known libraries are not.
       policies: the policies of an environment with several agents, by name, see docs/guides/policies.md: in Python an
-        agent, `RandomPolicy`, `FrozenPolicy` or `Snapshots`; in YAML settings such as `{}` for the run's agent,
+        agent, `RandomPolicy`, `TrainedPolicy` or `Snapshots`; in YAML settings such as `{}` for the run's agent,
         `{name: apex}`, `{name: random}`, `{weights: RUN@best}` or `{snapshots_of: NAME}`.  By default all agents of the
         environment share one policy, `shared`, which is the run's agent.
       mapping: which policy an agent of the environment gets for an episode: a table of patterns such as
@@ -100,7 +100,7 @@ class Experiment:
       inference_nodes: number of inference nodes, which share the actors; only with central inference.
       replay_shards: number of replay servers.
       learners: number of learner nodes, which share each batch and make every step together.
-      learner_devices: devices of each learner, which share its part of the batch: a number of GPUs (1 uses the CPU if
+      learner_devices: devices of each learner, which divide its share of the batch: a number of GPUs (1 uses the CPU if
         there is none), `all` GPUs, or names such as `CPU:0,CPU:1`.
       learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
         TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see

@@ -10,7 +10,7 @@ from ..errors import unknown
 from ..replay import SampledReplay
 from .experiment import Experiment
 from .experiments.checked_run import Run
-from .experiments.policy_settings import FrozenPolicy, Snapshots
+from .experiments.policy_settings import Snapshots, TrainedPolicy
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
 from .nodes.acting.actor import ActorNode
 from .nodes.coordination.coordinator import Coordinator
@@ -59,14 +59,14 @@ class Graph:
         self._hosts = None if run.experiment.listen == "all" else ()
         self.program = ClosingProgram("callboard", self._hosts)
 
-    def add(self, label: str, number: int, role: type[Node], part: Run, **arguments: Any) -> Any:
-        """Adds a node, which will be made as `role(context=..., run=part, **arguments)`; returns its handle.
+    def add(self, label: str, number: int, role: type[Node], policy_run: Run, **arguments: Any) -> Any:
+        """Adds a node, which will be made as `role(context=..., run=policy_run, **arguments)`; returns its handle.
 
         Args:
           label: kind of the node.
           number: its number among those of its kind and policy.
           role: class of the node.
-          part: the run, or the part of it that trains one policy.
+          policy_run: the run, or that of one policy, see `Run.of_policy`.
           **arguments: those of the class; `rules` are its `NodeRules`, by default those of its kind.
         """
         rules = dataclasses.replace(
@@ -77,64 +77,66 @@ class Graph:
         )
         kind = SupervisingNode if role is Coordinator else GraphNode
         with self.program.group(label):
-            return self.program.add_node(kind(part.name_of(label, number), role, rules, run=part, **arguments))
+            return self.program.add_node(
+                kind(policy_run.name_of(label, number), role, rules, run=policy_run, **arguments)
+            )
 
     def add_coordinator(self) -> Any:
         """Counters, metrics and their loggers, stopping rules, and the control of the run; calls no other node."""
         return self.add("coordinator", 0, Coordinator, self._run)
 
-    def add_replay(self, part: Run, coordinator: Any) -> list[Any]:
+    def add_replay(self, policy_run: Run, coordinator: Any) -> list[Any]:
         """A Reverb server for each shard, with the tables of the agent's replay kind, and checkpoints of them."""
-        kind = part.experiment.agent.make_replay(part.layout)
+        kind = policy_run.experiment.agent.make_replay(policy_run.layout)
         weighs_windows = isinstance(kind, SampledReplay) and kind.may_weigh_windows
         return [
             self.add(
                 "replay",
                 shard,
                 ReplayNode,
-                part,
-                rules=replay_rules(part.experiment),
+                policy_run,
+                rules=replay_rules(policy_run.experiment),
                 methods_address=lp.Address("windows") if weighs_windows else None,
                 shard=shard,
                 coordinator=coordinator,
             )
-            for shard in range(part.experiment.replay_shards)
+            for shard in range(policy_run.experiment.replay_shards)
         ]
 
-    def add_learners(self, part: Run, coordinator: Any, replay: list[Any]) -> Any:
+    def add_learners(self, policy_run: Run, coordinator: Any, replay: list[Any]) -> Any:
         """The agent's networks and learner, the replay kind's dataset and checkpoints.  Returns the first learner.
 
         The first publishes the weights, and serves those of policies that do not learn.  All together make each step.
         """
-        peers = [lp.Address("peer") for _ in range(part.experiment.learners)]
+        peers = [lp.Address("peer") for _ in range(policy_run.experiment.learners)]
         first, *_ = [
             self.add(
                 "learner",
                 rank,
                 LearnerNode,
-                part,
-                rules=learner_rules(part.experiment, rank, part.policy),
+                policy_run,
+                rules=learner_rules(policy_run.experiment, rank, policy_run.policy),
                 further_addresses=[peers[rank]],
                 rank=rank,
                 peers=peers,
                 coordinator=coordinator,
                 replay=replay,
-                snapshots=_snapshots_of(self._run, part.policy) if rank == 0 else {},
-                frozen=_frozen_policies(self._run, part.policy) if rank == 0 else {},
+                snapshots=_snapshots_of(self._run, policy_run.policy) if rank == 0 else {},
+                trained=_trained_policies(self._run, policy_run.policy) if rank == 0 else {},
             )
-            for rank in range(part.experiment.learners)
+            for rank in range(policy_run.experiment.learners)
         ]
         return first
 
-    def add_inference(self, part: Run, coordinator: Any, learner: Any, replay: list[Any]) -> list[Any]:
+    def add_inference(self, policy_run: Run, coordinator: Any, learner: Any, replay: list[Any]) -> list[Any]:
         """With central inference, the agent's policy with the learner's weights, and a replay writer for each actor."""
-        count = part.experiment.inference_nodes if part.experiment.inference == "central" else 0
+        count = policy_run.experiment.inference_nodes if policy_run.experiment.inference == "central" else 0
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
-        return [self.add("inference", rank, InferenceNode, part, rank=rank, **shared) for rank in range(count)]
+        return [self.add("inference", rank, InferenceNode, policy_run, rank=rank, **shared) for rank in range(count)]
 
-    def add_recorder(self, part: Run, coordinator: Any) -> Any:
+    def add_recorder(self, policy_run: Run, coordinator: Any) -> Any:
         """The data set to which actors send the episodes of a policy."""
-        return self.add("recorder", 0, RecorderNode, part, coordinator=coordinator)
+        return self.add("recorder", 0, RecorderNode, policy_run, coordinator=coordinator)
 
     def add_feeders(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
         """Recorded episodes, a policy that completes them to records, and replay writers, for each shard."""
@@ -186,13 +188,13 @@ def make_program(run: Run) -> lp.Program:
     replays: dict[str, list[Any]] = {}
     inference: dict[str, list[Any]] = {}
     recorders: dict[str, Any] = {}
-    for part in run.parts:
-        name = part.policy
-        replays[name] = graph.add_replay(part, coordinator)
-        learners[name] = graph.add_learners(part, coordinator, replays[name])
+    for policy_run in run.policy_runs:
+        name = policy_run.policy
+        replays[name] = graph.add_replay(policy_run, coordinator)
+        learners[name] = graph.add_learners(policy_run, coordinator, replays[name])
         if experiment.record_episodes:
-            recorders[name] = graph.add_recorder(part, coordinator)
-        inference[name] = graph.add_inference(part, coordinator, learners[name], replays[name])
+            recorders[name] = graph.add_recorder(policy_run, coordinator)
+        inference[name] = graph.add_inference(policy_run, coordinator, learners[name], replays[name])
     if experiment.dataset:
         graph.add_feeders(coordinator, learners[ONLY_AGENT], replays[ONLY_AGENT])
     if experiment.policy_server is not None:
@@ -212,11 +214,11 @@ def _snapshots_of(run: Run, policy: str) -> dict[str, Snapshots]:
     return {name: one for name, one in policies if isinstance(one, Snapshots) and one.snapshots_of == policy}
 
 
-def _frozen_policies(run: Run, policy: str) -> dict[str, FrozenPolicy]:
+def _trained_policies(run: Run, policy: str) -> dict[str, TrainedPolicy]:
     """Returns the policies of other runs, all of which the learner of the first policy serves."""
     if policy != next(iter(run.policies)):
         return {}
-    return {name: one for name, one in run.experiment.policies.items() if isinstance(one, FrozenPolicy)}
+    return {name: one for name, one in run.experiment.policies.items() if isinstance(one, TrainedPolicy)}
 
 
 def learner_rules(experiment: Experiment, rank: int = 0, trained: str = "") -> NodeRules:

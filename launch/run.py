@@ -15,7 +15,7 @@ from .launchers.screen.display import LineMonitor
 from .run_directory.new_or_resumed import find_run_directory
 from .runs.prepared_run import check_can_be_resumed
 from .session import Session
-from .trained.frozen_policy_sources import check_frozen_policies
+from .trained.trained_policy_sources import check_trained_policies
 from .trained.warm_start import check_warm_start, with_absolute_sources
 
 
@@ -63,5 +63,5 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
     check_environment(experiment)
     layouts = check_experiment(experiment)
     check_warm_start(experiment, layouts.whole, new=not resume)
-    check_frozen_policies(experiment, layouts.agents)
+    check_trained_policies(experiment, layouts.agents)
     return Run.of(experiment, layouts, find_run_directory(experiment, resume))

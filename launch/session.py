@@ -270,9 +270,9 @@ class Session:
           mode: how to act; None for the experiment's `evaluation_mode`.
           policy: name of the policy, if the run has several that learn.
         """
-        part = self._part(policy)
-        acting, layout = self._current_policy(part, with_evaluation_settings(part.experiment, mode))
-        return ActingPolicy(acting, part.experiment.agent.acting_spec(layout.spec), self._experiment.seed)
+        policy_run = self._policy_run(policy)
+        acting, layout = self._current_policy(policy_run, with_evaluation_settings(policy_run.experiment, mode))
+        return ActingPolicy(acting, policy_run.experiment.agent.acting_spec(layout.spec), self._experiment.seed)
 
     def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.
@@ -283,11 +283,11 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        part = self._part(policy)
+        policy_run = self._policy_run(policy)
         try:
-            return pathlib.Path(self._learner(part, "save"))
+            return pathlib.Path(self._learner(policy_run, "save"))
         except SessionEnded:
-            return self._last_checkpoint(part)
+            return self._last_checkpoint(policy_run)
 
     def restore(self, checkpoint: str | pathlib.Path, policy: str | None = None) -> int:
         """Continues from the weights and the optimizer's state in a checkpoint.  Counters do not run backwards.
@@ -299,7 +299,7 @@ class Session:
         Returns:
           The checkpoint's learner step.
         """
-        return self._learner(self._part(policy), "restore", str(pathlib.Path(checkpoint).absolute()))
+        return self._learner(self._policy_run(policy), "restore", str(pathlib.Path(checkpoint).absolute()))
 
     def get_weights(self, policy: str | None = None) -> dict[str, np.ndarray]:
         """Returns a policy's current weights, by name; after the end of the run, those of its last checkpoint.
@@ -307,11 +307,11 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        part = self._part(policy)
+        policy_run = self._policy_run(policy)
         try:
-            return self._learner(part, "get_weights")
+            return self._learner(policy_run, "get_weights")
         except SessionEnded:
-            saved = read_policy(self._last_checkpoint(part) / "policy.npz")
+            saved = read_policy(self._last_checkpoint(policy_run) / "policy.npz")
             return dict(zip(saved.names, saved.values, strict=True))
 
     def set_weights(self, weights: Mapping[str, np.ndarray], policy: str | None = None) -> None:
@@ -322,7 +322,7 @@ class Session:
           policy: name of the policy, if the run has several that learn.
         """
         arrays = {name: np.asarray(value) for name, value in weights.items()}
-        self._learner(self._part(policy), "set_weights", arrays)
+        self._learner(self._policy_run(policy), "set_weights", arrays)
 
     def update(self, task: Any = None, policy: str | None = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
@@ -336,9 +336,9 @@ class Session:
         """
         changes = {}
         if settings:
-            part = self._part(policy)
-            live = live_changes(part.experiment.agent, settings)
-            changes = {metric_of(part.policy, name): value for name, value in live.items()}
+            policy_run = self._policy_run(policy)
+            live = live_changes(policy_run.experiment.agent, settings)
+            changes = {metric_of(policy_run.policy, name): value for name, value in live.items()}
         if changes and self._experiment.learners > 1:
             raise CallboardError(
                 f"settings of {self._experiment.learners} learners cannot be changed while they learn; set learners to "
@@ -404,18 +404,18 @@ class Session:
         run = self._prepared.run
         return current_players(experiment, run, {name: self.get_weights(name) for name in run.policies})
 
-    def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:
+    def _current_policy(self, policy_run: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
-        weights = self.get_weights(part.policy)
-        layout = experiment.acting_layout(part.layout.spec)
+        weights = self.get_weights(policy_run.policy)
+        layout = experiment.acting_layout(policy_run.layout.spec)
         policy = experiment.agent.make_policy(
             experiment.agent.make_networks(layout), experiment.evaluation_policy_mode()
         )
         assign_weights(policy, weights)
         return policy, layout
 
-    def _part(self, policy: str | None) -> Run:
-        """Returns the part of the run that trains a policy; None is the only one.
+    def _policy_run(self, policy: str | None) -> Run:
+        """Returns the run of a policy, see `Run.of_policy`; None is the only one.
 
         Raises:
           CallboardError: the name is unknown, or there are several and none is named.
@@ -424,25 +424,25 @@ class Session:
         if policy is None:
             if len(run.policies) > 1:
                 raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
-            return run.parts[0]
+            return run.policy_runs[0]
         if policy not in run.policies:
             if ONLY_AGENT in run.policies:
                 raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
             raise unknown("policy", policy, run.policies)
         return run.of_policy(policy)
 
-    def _learner(self, part: Run, method: str, *arguments: Any) -> Any:
+    def _learner(self, policy_run: Run, method: str, *arguments: Any) -> Any:
         """Executes a command in the learner and returns its result."""
-        learner = part.name_of("learner", 0)
+        learner = policy_run.name_of("learner", 0)
         return self._running().command([learner], method, *arguments)[learner]
 
-    def _last_checkpoint(self, part: Run) -> pathlib.Path:
+    def _last_checkpoint(self, policy_run: Run) -> pathlib.Path:
         """Returns the newest checkpoint in the run directory of this machine.
 
         Raises:
           SessionEnded: there is none.
         """
-        latest = Checkpoints(part.directory).latest()
+        latest = Checkpoints(policy_run.directory).latest()
         if latest is None:
             raise SessionEnded(f"the run has ended, and {self.run_directory} has no checkpoint")
         return latest

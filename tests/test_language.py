@@ -29,6 +29,10 @@ INSTEAD = {
     r"asks?|asked|asking": "request, need",
     r"(life|lives|lifetime) of": "incarnation of",
     r"go on|goes on|going on|went on": "continue",
+    r"node polic(y|ies)": "node rules: a policy is what acts",
+    r"frozen polic(y|ies)": "fixed: weights are frozen",
+    r"(acting|evaluation|evaluator|learner|process|saved) setup": "what it contains, or prepared",
+    r"local part|part size|run\.parts|ray parts": "nodes, element, policy run: a part is of a nest or of a network",
     r"duell\w*": "dueling",
     r"learnt|burnt|spelt": "learned",
     rf"({STEMS})is(e|es|ed|er|ers|ing|ation|ations|able)": "-ize",
@@ -56,5 +60,7 @@ def test_words():
 
 def test_words_inside_identifiers_are_found():
     assert BANNED.search(words_of("counts_t = drawItems()")) and BANNED.search(words_of("TICKS_PER_ROW"))
+    assert BANNED.search(words_of("class FrozenPolicy")) and BANNED.search(words_of("for one in run.parts"))
+    assert BANNED.search(words_of("import evaluation_setup")) and BANNED.search(words_of("NodePolicy(restarts=1)"))
     assert BANNED.search(words_of("self._say(text)")) and BANNED.search(words_of("class PipeTeller"))
     assert not BANNED.search(words_of("prioritized, learned and sampled: the message says what its task is"))

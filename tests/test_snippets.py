@@ -196,5 +196,5 @@ def test_an_exported_policy_plays_as_the_page_shows(tmp_path):
 
 @pytest.mark.slow
 def test_the_loop_on_ray_runs(tmp_path):
-    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/ray_parts.md")
+    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/ray_loop.md")
     call(["-c", snippet.text], tmp_path)

@@ -28,7 +28,7 @@ class Run:
     policies: Mapping[str, Layout] = dataclasses.field(default_factory=dict)
     """The layouts of the policies that learn, by name; by default, that of the only one."""
     policy: str = ""
-    """The policy that this part of the run trains, see `of_policy`; empty for the whole run."""
+    """The policy whose run this is, see `of_policy`; empty for the whole run."""
     agents: Mapping[str, EnvironmentSpec] = dataclasses.field(default_factory=dict)
     """The spec of each agent of the environment; by default, of the only one."""
     start: str = ""
@@ -62,10 +62,10 @@ class Run:
         return Run(experiment, layout, self.directory.of_policy(name), self.controlled, policy=name)
 
     @property
-    def parts(self) -> "list[Run]":
-        """The part of every policy that learns; of the only one, the run itself."""
+    def policy_runs(self) -> "list[Run]":
+        """The run of every policy that learns; of the only one, the run itself."""
         return [self.of_policy(name) for name in self.policies]
 
     def name_of(self, label: str, number: int) -> str:
-        """Returns the name of a node of this part: `learner/0`, or `learner/red/0` of the policy `red`."""
+        """Returns the name of a node of this run: `learner/0`, or `learner/red/0` of the policy `red`."""
         return f"{label}/{self.policy}/{number}" if self.policy else f"{label}/{number}"

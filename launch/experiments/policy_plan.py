@@ -13,7 +13,7 @@ from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots,
 from ...errors import unknown
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
-from .policy_settings import SHARED, FrozenPolicy, Policy, Snapshots, learning_policies
+from .policy_settings import SHARED, PolicySettings, Snapshots, TrainedPolicy, learning_policies
 
 
 class Layouts(NamedTuple):
@@ -38,16 +38,16 @@ class PolicyPlan:
       mapping: chooses the policy of an agent for an episode.
     """
 
-    policies: Mapping[str, Policy]
+    policies: Mapping[str, PolicySettings]
     learning: Mapping[str, Agent]
     slots: Mapping[str, PolicySlots]
     mapping: PolicyMapping
 
     @property
-    def saved(self) -> dict[str, FrozenPolicy]:
+    def saved(self) -> dict[str, TrainedPolicy]:
         """Those of other runs, by name, that play for some agent."""
         playing = {name: self.policies[name] for name in self.slots}
-        return {name: policy for name, policy in playing.items() if isinstance(policy, FrozenPolicy)}
+        return {name: policy for name, policy in playing.items() if isinstance(policy, TrainedPolicy)}
 
     def layout(self, policy: str, whole: Layout) -> Layout:
         """Returns the layout of a policy, given the run's.  Its batches have a slot per environment and agent."""
@@ -92,7 +92,7 @@ class MemberMapping:
         return self._choose(name, rng) if name in self._members else name
 
 
-def members_of(policies: Mapping[str, Policy]) -> dict[str, list[str]]:
+def members_of(policies: Mapping[str, PolicySettings]) -> dict[str, list[str]]:
     """Returns the names of the members of the policies that are snapshots, by policy: `past/0`, `past/1`, ..."""
     return {
         name: [f"{name}/{number}" for number in range(policy.keep)]
@@ -129,7 +129,7 @@ def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], eval
     return PolicyPlan(policies, learning, policy_slots(names, tuple(specs), specs, parsed), parsed)
 
 
-def policies_of(experiment: Experiment, agents: Collection[str]) -> dict[str, Policy]:
+def policies_of(experiment: Experiment, agents: Collection[str]) -> dict[str, PolicySettings]:
     """Returns the policies of an experiment by name; where it names none, one for all agents of its environment."""
     return dict(experiment.policies) or {ONLY_AGENT if ONLY_AGENT in agents else SHARED: experiment.agent}
 

@@ -28,7 +28,7 @@ class RandomPolicy:
 
 
 @dataclasses.dataclass(frozen=True)
-class FrozenPolicy:
+class TrainedPolicy:
     """A policy that another run has learned, which does not learn here.
 
     Attributes:
@@ -60,9 +60,9 @@ class Snapshots:
         check_ranges(self, "policies.")
 
 
-Policy = Agent | RandomPolicy | FrozenPolicy | Snapshots
-"""A policy of a run; an `Agent` learns."""
-_KINDS: Mapping[str, type] = {"weights": FrozenPolicy, "snapshots_of": Snapshots}
+PolicySettings = Agent | RandomPolicy | TrainedPolicy | Snapshots
+"""The settings of a policy of a run; with those of an `Agent` it learns."""
+_KINDS: Mapping[str, type] = {"weights": TrainedPolicy, "snapshots_of": Snapshots}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[st
 
     Args:
       policies: settings by policy: empty for the run's agent; some of its hyperparameters; `name` of another agent and
-        its hyperparameters, or `random`; or the fields of a `FrozenPolicy` or of `Snapshots`.
+        its hyperparameters, or `random`; or the fields of a `TrainedPolicy` or of `Snapshots`.
       agent: name of the run's agent.
       of_agent: plain values of its hyperparameters.
 
@@ -136,7 +136,7 @@ def as_mappings(policies: Any) -> Any:
 
 
 def _parse(key: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> Any:
-    if isinstance(settings, Policy | AgentSettings):
+    if isinstance(settings, PolicySettings | AgentSettings):
         return settings
     name, values = parse_agent(settings, key)
     values = _with_underscores(values)
@@ -162,12 +162,12 @@ def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def made_policies(policies: Mapping[str, Any]) -> dict[str, Policy]:
+def made_policies(policies: Mapping[str, Any]) -> dict[str, PolicySettings]:
     """Returns the policies that `parse_policies` has checked, with their agents."""
     return {name: one.make() if isinstance(one, AgentSettings) else one for name, one in policies.items()}
 
 
-def policy_setting(policy: Policy | AgentSettings) -> dict[str, Any]:
+def policy_setting(policy: PolicySettings | AgentSettings) -> dict[str, Any]:
     """Returns the settings of a policy, from which `parse_policies` restores it."""
     if isinstance(policy, AgentSettings):
         return {NAME: policy.name, **policy.values}
@@ -177,7 +177,7 @@ def policy_setting(policy: Policy | AgentSettings) -> dict[str, Any]:
     return {NAME: agent_name(policy), **fields} if isinstance(policy, Agent) else fields
 
 
-def check_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> None:
+def check_policies(policies: Mapping[str, PolicySettings], train: tuple[str, ...]) -> None:
     """Rejects policies that cannot be those of a run, whatever the environment.
 
     Args:
@@ -192,15 +192,15 @@ def check_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> No
             raise CallboardError(f"{name!r} cannot name a policy: use letters, digits, - and _")
         if name in _RESERVED:
             raise CallboardError(f"{name!r} cannot name a policy, because metrics have that name; choose another")
-        if not isinstance(policy, Policy):
+        if not isinstance(policy, PolicySettings):
             raise CallboardError(
-                f"policies: {name} must be an agent, RandomPolicy, FrozenPolicy or Snapshots, not {shown(policy)}"
+                f"policies: {name} must be an agent, RandomPolicy, TrainedPolicy or Snapshots, not {shown(policy)}"
             )
     for name in train:
         if name not in policies:
             raise unknown("policy in train", name, policies)
         if not isinstance(policies[name], Agent):
-            raise CallboardError(f"the policy {name!r} is frozen and cannot learn; leave it out of train")
+            raise CallboardError(f"the policy {name!r} is fixed and cannot learn; leave it out of train")
     learning = learning_policies(policies, train)
     if not learning:
         raise CallboardError("no policy learns: give one of them an agent, such as `{name: ppo}`")
@@ -217,7 +217,7 @@ def check_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> No
             )
 
 
-def learning_policies(policies: Mapping[str, Policy], train: tuple[str, ...]) -> dict[str, Agent]:
+def learning_policies(policies: Mapping[str, PolicySettings], train: tuple[str, ...]) -> dict[str, Agent]:
     """Returns the agents of the policies that learn, by policy."""
     return {
         name: policy for name, policy in policies.items() if isinstance(policy, Agent) and (not train or name in train)

@@ -44,8 +44,8 @@ REPORT_STEPS = 1000
 """Environment steps between two reports of nodes that take turns in one thread."""
 
 
-class LocalPart(NamedTuple):
-    """The part of a run that is on this machine, and that can be checked here before the run starts."""
+class LocalNodes(NamedTuple):
+    """The nodes of a run that are on this machine, and that can be checked here before the run starts."""
 
     learners: int
     """Number of learners that will run here; the machine must have their devices."""
@@ -154,9 +154,9 @@ class Launcher(abc.ABC):
             # Another run may have started and ended since the directory was chosen.
             yield check_state(directory.identified(), experiment.run_dir or directory.path, resume, overwrite)
 
-    def local_part(self, experiment: Experiment) -> LocalPart:
-        """Returns which part of the run is on this machine."""
-        return LocalPart(experiment.learners, range(experiment.replay_shards))
+    def local_nodes(self, experiment: Experiment) -> LocalNodes:
+        """Returns which nodes of the run are on this machine."""
+        return LocalNodes(experiment.learners, range(experiment.replay_shards))
 
     def prepare(self) -> None:  # noqa: B027
         """Starts in the background what takes time, such as importing TensorFlow in another process.

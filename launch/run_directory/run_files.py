@@ -24,20 +24,20 @@ def begun(run: Run) -> Iterator[None]:
       CallboardError: the directory cannot be written.
     """
     directory = run.directory
-    parts = [run, *(part for part in run.parts if part is not run)]
+    runs = [run, *(one for one in run.policy_runs if one is not run)]
     try:
         if directory.replaces:
             remove_run(directory)
-        for part in parts:
-            part.directory.create()
-            write_experiment(part.experiment, part.directory.experiment)
-            write_file(part.directory.environment, format_spec(part.layout.spec))
+        for one in runs:
+            one.directory.create()
+            write_experiment(one.experiment, one.directory.experiment)
+            write_file(one.directory.environment, format_spec(one.layout.spec))
     except OSError as error:
         raise CallboardError(f"the run directory {directory.path} cannot be written: {error.strerror}") from error
     if directory.url:
-        for part in parts:
-            storage = Storage(part.directory.url)
-            for file in (part.directory.experiment, part.directory.environment):
-                storage.store(file.name, part.directory.path)
+        for one in runs:
+            storage = Storage(one.directory.url)
+            for file in (one.directory.experiment, one.directory.environment):
+                storage.store(file.name, one.directory.path)
     with temporary_files_in(directory.temporary):
         yield

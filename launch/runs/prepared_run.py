@@ -35,8 +35,8 @@ from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
 from ..settings import format_experiment
-from ..trained.frozen_policy_sources import check_frozen_policies
 from ..trained.saved_spaces import check_same_spaces
+from ..trained.trained_policy_sources import check_trained_policies
 from ..trained.warm_start import check_warm_start, with_absolute_sources
 from .live_view import check_display
 
@@ -104,9 +104,9 @@ def prepared_run(
     check_can_be_resumed(experiment)
     experiment = with_recorded_data(with_absolute_sources(launcher.fit(experiment)))
     launcher.check(experiment)
-    part = launcher.local_part(experiment)
+    here = launcher.local_nodes(experiment)
     check_environment(experiment)
-    layouts = check_experiment(experiment, part.learners)
+    layouts = check_experiment(experiment, here.learners)
     check_datasets(experiment, layouts)
     if experiment.record_episodes:
         require_minari("record_episodes")
@@ -117,27 +117,27 @@ def prepared_run(
         from ..trained.video import check_video
 
         check_video(experiment, layouts.agents)
-    if part.coordinator:
+    if here.coordinator:
         check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:
         prepare_devices(device_names(experiment.learner_devices))
-    if part.checkpoints and (experiment.init_from or experiment.freeze):
+    if here.checkpoints and (experiment.init_from or experiment.freeze):
         if not launcher.in_this_process:
             hide_gpus()  # They belong to the learners.
         check_warm_start(experiment, layouts.whole, new=not resume)
-    if part.checkpoints:
-        check_frozen_policies(experiment, layouts.agents)
+    if here.checkpoints:
+        check_trained_policies(experiment, layouts.agents)
         if not resume:
             _check_own_networks(experiment, layouts, launcher)
     with launcher.open_directory(experiment, resume, overwrite) as directory:
         run = Run.of(experiment, layouts, directory, controlled)
-        if part.checkpoints and directory.experiment.exists() and not directory.replaces:
+        if here.checkpoints and directory.experiment.exists() and not directory.replaces:
             if not launcher.in_this_process:
                 hide_gpus()
             counters = CounterFile(run).load()
-            for one in run.parts:
+            for one in run.policy_runs:
                 warn_of_lost_checkpoints(one, counters)
-                _check_run_fits(one.experiment, one.layout, one.directory, part.replay_shards)
+                _check_run_fits(one.experiment, one.layout, one.directory, here.replay_shards)
         yield PreparedRun(run, launcher, add_nodes)
 
 

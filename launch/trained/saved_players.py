@@ -11,13 +11,13 @@ from ...errors import CallboardError
 from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.policy_plan import PolicyPlan, make_plan
-from ..experiments.policy_settings import FrozenPolicy, Snapshots
+from ..experiments.policy_settings import Snapshots, TrainedPolicy
 from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
-from .frozen_policy_sources import frozen_agent, read_frozen
 from .saved_policies import policy_file
 from .saved_spaces import check_same_spaces
+from .trained_policy_sources import read_trained, trained_agent
 
 
 def saved_players(
@@ -80,16 +80,16 @@ def _with_weights(
       run_directory: has the snapshots.
       load: assigns the weights of a policy that learns, given its name and the policy.
     """
-    saved = {name: frozen_agent(policy) for name, policy in plan.saved.items()}
-    policies, frozen = make_evaluated_policies(experiment, plan, saved)
+    saved = {name: trained_agent(policy) for name, policy in plan.saved.items()}
+    policies, fixed = make_evaluated_policies(experiment, plan, saved)
     for name, (policy, _) in policies.items():
         load(name, policy)
     members: dict[str, list[str]] = {}
-    for name, (policy, layout) in frozen.items():
+    for name, (policy, layout) in fixed.items():
         of_policy, _, number = name.partition("/")
         setting = plan.policies[of_policy]
-        if isinstance(setting, FrozenPolicy):
-            for variable, value in zip(policy.variables, read_frozen(setting).values, strict=True):
+        if isinstance(setting, TrainedPolicy):
+            for variable, value in zip(policy.variables, read_trained(setting).values, strict=True):
                 variable.assign(value)
         elif isinstance(setting, Snapshots):
             snapshots = list(run_directory.of_policy(setting.snapshots_of).snapshots_of(of_policy).values())

@@ -16,13 +16,13 @@ from ...errors import CallboardError
 from ...networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from ...setting_types import texts_of
 from ..experiment import Experiment
-from ..experiments.policy_settings import FrozenPolicy
+from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.warm_start_settings import absolute_source, check_source_exists, parse_source
 from ..run_directory.policy_weights import SavedPolicy, read_policy
 from ..run_directory.remote_storage import local_copy
 from ..run_directory.run_reference import RunReference
-from .frozen_policy_sources import with_absolute_path
 from .saved_policies import policy_file
+from .trained_policy_sources import with_absolute_path
 
 _BEST = "best"
 _SHOWN = 3
@@ -34,7 +34,7 @@ def with_absolute_sources(experiment: Experiment) -> Experiment:
     Nodes, and commands that read the experiment from its run directory, may have another working directory.
     """
     policies = {
-        name: with_absolute_path(policy) if isinstance(policy, FrozenPolicy) else policy
+        name: with_absolute_path(policy) if isinstance(policy, TrainedPolicy) else policy
         for name, policy in experiment.policies.items()
     }
     return dataclasses.replace(experiment, init_from=absolute_source(experiment.init_from), policies=policies)

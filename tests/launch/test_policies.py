@@ -117,7 +117,7 @@ def test_hooks_curriculum_and_videos_see_the_whole_scene(tmp_path, capsys):
         ({"policies": {"left": {}, "right": {}}, "mapping": {"*": "lfet"}}, "did you mean 'left'?"),
         ({"policies": {"left": {}, "right": {"name": "ppp"}}}, "did you mean 'ppo'?"),
         ({"policies": {"left": {}, "right": {"name": "random", "seed": 1}}}, "a random policy has no settings"),
-        ({"policies": {"left": {}, "right": RandomPolicy()}, "train": "left,right"}, "is frozen and cannot learn"),
+        ({"policies": {"left": {}, "right": RandomPolicy()}, "train": "left,right"}, "is fixed and cannot learn"),
         ({"policies": {"left": {}, "right": {}}, "train": "left"}, "is not in train"),
         ({"policies": {"left": {}, "right": Snapshots("lft")}}, "snapshots of 'lft', which does not learn"),
         ({"policies": {"learner": {}}}, "cannot name a policy"),

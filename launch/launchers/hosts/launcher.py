@@ -17,7 +17,7 @@ from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_can_be_made, check_state
 from ...run_directory.run_lock import check_not_running
 from ...settings import read_experiment
-from ..launcher import Launcher, LocalPart, locked
+from ..launcher import Launcher, LocalNodes, locked
 from ..node_processes.forkserver import start_forkserver
 from ..run_outcome import Monitor, Outcome
 from .cluster_file import Cluster, read_cluster
@@ -77,9 +77,9 @@ class HostsLauncher(Launcher):
         with locked(directory, directory.lock(self.is_first), self.name):
             yield directory.identified()
 
-    def local_part(self, experiment: Experiment) -> LocalPart:
+    def local_nodes(self, experiment: Experiment) -> LocalNodes:
         learners, shards = (self.placement.placement[label] for label in ("learner", "replay"))
-        return LocalPart(
+        return LocalNodes(
             list(learners).count(self.host),
             [shard for shard, host in enumerate(shards) if host == self.host],
             checkpoints=self.is_first,

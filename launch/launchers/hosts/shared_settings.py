@@ -3,7 +3,7 @@
 import dataclasses
 
 from ...experiment import Experiment
-from ...experiments.policy_settings import FrozenPolicy
+from ...experiments.policy_settings import TrainedPolicy
 from ...settings import settings_by_name
 
 
@@ -14,7 +14,7 @@ def shared_settings(experiment: Experiment) -> dict[str, str]:
     relative path leads to another place on each host.
     """
     policies = {
-        name: FrozenPolicy("") if isinstance(policy, FrozenPolicy) else policy
+        name: TrainedPolicy("") if isinstance(policy, TrainedPolicy) else policy
         for name, policy in experiment.policies.items()
     }
     settings = settings_by_name(dataclasses.replace(experiment, policies=policies))

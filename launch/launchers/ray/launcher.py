@@ -19,7 +19,7 @@ from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_state
 from ...run_directory.remote_storage import Storage, fetch_run, is_url
 from ...run_directory.run_lock import run_lease
-from ..launcher import Launcher, LocalPart
+from ..launcher import Launcher, LocalNodes
 from ..run_outcome import Monitor, Outcome
 from .cluster_address import check_address
 
@@ -100,10 +100,10 @@ class RayLauncher(Launcher):
             fetch_run(Storage(url), directory)
             yield check_state(directory, url, resume, overwrite)
 
-    def local_part(self, experiment: Experiment) -> LocalPart:
+    def local_nodes(self, experiment: Experiment) -> LocalNodes:
         # Ray places the learners on machines that have their devices, and the coordinator on any; all machines share
         # the run directory.
-        return LocalPart(0, range(experiment.replay_shards), coordinator=False)
+        return LocalNodes(0, range(experiment.replay_shards), coordinator=False)
 
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import ray_run

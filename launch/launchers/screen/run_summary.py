@@ -72,18 +72,18 @@ class SummaryMonitor:
             if self._best is None or earlier > self._best:
                 outcome.best_score = earlier
         if outcome.failed_node is None and outcome.exit_code == 0:
-            for part in self._run.parts:
-                self._report_nothing_learned(part)
+            for policy_run in self._run.policy_runs:
+                self._report_nothing_learned(policy_run)
         outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome
 
-    def _report_nothing_learned(self, part: Run) -> None:
+    def _report_nothing_learned(self, policy_run: Run) -> None:
         """Reports that a policy has made no learner step, and why."""
-        if self._counts.get(metric_of(part.policy, "learner_steps"), 1):
+        if self._counts.get(metric_of(policy_run.policy, "learner_steps"), 1):
             return
-        beginning = metric_of(part.policy, "replay/inserted_")
+        beginning = metric_of(policy_run.policy, "replay/inserted_")
         items = [count for name, count in self._counts.items() if name.startswith(beginning)]
-        whose = f" for the policy {part.policy!r}" if part.policy else ""
+        whose = f" for the policy {policy_run.policy!r}" if policy_run.policy else ""
         cause = "the run was too short for a batch; train for longer, or make agent.batch_size smaller"
         if items and not sum(items):
             cause = "nothing was written to replay; train for longer, or show the end of episodes before the next begin"

@@ -18,7 +18,7 @@ from ..reports.messages import Report
 from .acting_environments import make_view
 from .compiled_policies import acting_policies
 from .environment_node import POLL_SECONDS, EnvironmentNode
-from .frozen_policies import fetch_frozen_agents, make_frozen_policies
+from .fixed_policies import fetch_trained_agents, make_fixed_policies
 from .opponents import Opponents
 from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
 
@@ -60,7 +60,7 @@ class ActorNode(EnvironmentNode):
         self._recorder_handles = recorders
         self._recorders: dict[str, EpisodeRecorder] = {}
         self._actors: dict[str, PolicyActor] = {}
-        self._frozen: dict[str, BatchPolicy] = {}
+        self._fixed: dict[str, BatchPolicy] = {}
         self._opponents: Opponents | None = None
         self._view: PolicyView | None = None
         self._joint_episodes: list[JointEpisode] = []
@@ -79,14 +79,14 @@ class ActorNode(EnvironmentNode):
         if incarnation is None:
             return
         experiment, plan = self._experiment, self._plan
-        saved = fetch_frozen_agents(plan, self._learners.values(), self.context)
+        saved = fetch_trained_agents(plan, self._learners.values(), self.context)
         if saved is None:
             return
         self.context.progress.works_slowly("building networks")
-        frozen = make_frozen_policies(experiment, plan, saved, _training_mode)
+        fixed = make_fixed_policies(experiment, plan, saved, _training_mode)
         envs = experiment.envs_per_actor
-        self._frozen = acting_policies(plan, frozen, experiment.seed, self.first_slot, envs, incarnation)
-        variables = {name: policy.variables for name, (policy, _) in frozen.items()}
+        self._fixed = acting_policies(plan, fixed, experiment.seed, self.first_slot, envs, incarnation)
+        variables = {name: policy.variables for name, (policy, _) in fixed.items()}
         self._opponents = Opponents(list(self._learners.values()), variables, self.context)
         environment = self.make_environment(incarnation)
         self.context.progress.works_slowly("building networks")
@@ -145,15 +145,15 @@ class ActorNode(EnvironmentNode):
             for actor in self._actors.values():
                 actor.send_remaining()
             return
-        if self._frozen:
+        if self._fixed:
             if self.context.cooperative:
                 opponents.fetch()
             opponents.apply(view.in_use)
         actions = {name: actor.act(timesteps[name]) for name, actor in self._actors.items()}
-        for name, policy in self._frozen.items():
+        for name, policy in self._fixed.items():
             if view.in_use(name):
                 actions[name] = policy(timesteps[name])[0]
-        players = {name: opponents.player(name) for name in self._frozen}
+        players = {name: opponents.player(name) for name in self._fixed}
         episodes = stepper.step(view.join(actions))
         following = view.split(stepper.timestep)
         for name, actor in self._actors.items():
@@ -193,11 +193,11 @@ class ActorNode(EnvironmentNode):
         return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
 
     def _make_actor(self, name: str, incarnation: int) -> PolicyActor:
-        part = self._run.of_policy(name)
+        policy_run = self._run.of_policy(name)
         if name in self._inference:
-            return RemotePolicyActor(part, self._index, incarnation, self.context, self._inference[name])
+            return RemotePolicyActor(policy_run, self._index, incarnation, self.context, self._inference[name])
         return LocalPolicyActor(
-            part,
+            policy_run,
             self._index,
             incarnation,
             self.context,
@@ -226,5 +226,5 @@ class ActorNode(EnvironmentNode):
 
 
 def _training_mode(agent: Agent) -> Mode:
-    """Returns how a frozen policy acts in training: with random actions if its agent learns a distribution of them."""
+    """Returns how a fixed policy acts in training: with random actions if its agent learns a distribution of them."""
     return "sample" if "sample" in agent.modes() else "evaluate"

@@ -1,4 +1,4 @@
-"""Frozen policies that play in the environments of actors: snapshots of a learning policy, and saved policies.
+"""Fixed policies that play in the environments of actors: snapshots of a learning policy, and policies of other runs.
 
 The learner of the policy keeps its snapshots, in memory and as files; the first policy's learner also serves the saved
 policies.  Nodes that act fetch them.
@@ -14,12 +14,12 @@ import tensorflow as tf
 from ....agents.agent import Policy
 from ....agents.weights import Unpacking, pack_weights
 from ....errors import CallboardError
-from ...experiments.policy_settings import FrozenPolicy, Snapshots, policy_setting
+from ...experiments.policy_settings import Snapshots, TrainedPolicy, policy_setting
 from ...run_directory.file_errors import file_error
 from ...run_directory.layout import RunDirectory
 from ...run_directory.policy_weights import read_policy, save_policy
 from ...settings import plain
-from ...trained.frozen_policy_sources import frozen_agent, read_frozen
+from ...trained.trained_policy_sources import read_trained, trained_agent
 from ..node import NodeContext, NodeHandle, Unreachable
 
 _FETCH_SECONDS = 1.0
@@ -29,12 +29,12 @@ Numbered = dict[int, np.ndarray]
 
 
 class ServedPolicies:
-    """The frozen policies that a learner serves; takes the snapshots of its policy and keeps the newest, also on disk.
+    """The fixed policies that a learner serves; takes the snapshots of its policy and keeps the newest, also on disk.
 
     Args:
       directory: directory of the policy.
       snapshots: when to take them, by the name that they play under.
-      frozen: saved policies, by name.
+      trained: policies of other runs, by name.
       notify: sends a line of text to the user.
     """
 
@@ -42,25 +42,25 @@ class ServedPolicies:
         self,
         directory: RunDirectory,
         snapshots: Mapping[str, Snapshots],
-        frozen: Mapping[str, FrozenPolicy],
+        trained: Mapping[str, TrainedPolicy],
         notify: Callable[[str], None],
     ):
         self._directory = directory
         self._snapshots = snapshots
-        self._frozen = frozen
+        self._trained = trained
         self._notify = notify
-        self.frozen_agents: dict[str, dict[str, Any]] = {}
+        self.trained_agents: dict[str, dict[str, Any]] = {}
         """The agents of the saved policies that were loaded, by policy: settings as YAML has them."""
-        self._kept: dict[str, Numbered] = {name: {} for name in (*snapshots, *frozen)}
+        self._kept: dict[str, Numbered] = {name: {} for name in (*snapshots, *trained)}
         self._taken_at: dict[str, int] = {}
         """Environment steps of the newest snapshots."""
         self._written = True
 
     def load(self) -> None:
         """Reads the saved policies, and the snapshots of earlier incarnations."""
-        for name, policy in self._frozen.items():
-            self.frozen_agents[name] = plain(policy_setting(frozen_agent(policy)))
-            self._kept[name][0] = pack_weights(read_frozen(policy).values)
+        for name, policy in self._trained.items():
+            self.trained_agents[name] = plain(policy_setting(trained_agent(policy)))
+            self._kept[name][0] = pack_weights(read_trained(policy).values)
         for name in self._snapshots:
             for number, path in self._directory.snapshots_of(name).items():
                 try:
@@ -107,7 +107,7 @@ class ServedPolicies:
 
 
 class Opponents:
-    """The frozen policies of a node that acts, with the weights that their learners serve.
+    """The fixed policies of a node that acts, with the weights that their learners serve.
 
     Weights that arrive wait until no episode needs those that they replace; if a policy has no other member, they
     replace them at once.
@@ -137,7 +137,7 @@ class Opponents:
             return not self._context.stop.is_set()
         wanted = {name.partition("/")[0] for name in self._variables}
         while not self._context.stop.is_set():
-            self._context.progress.waits("frozen policies")
+            self._context.progress.waits("fixed policies")
             self.fetch()
             self.apply(lambda name: False)
             if wanted <= {name.partition("/")[0] for name in self.numbers}:
@@ -152,7 +152,7 @@ class Opponents:
         for learner in self._learners:
             known = {name: sorted(numbers) for name, numbers in self._known.items()}
             try:
-                answer = learner.client(5.0).get_frozen(known)
+                answer = learner.client(5.0).get_fixed(known)
             except Unreachable:
                 continue  # It restarts; the weights at hand stay valid.
             with self._lock:
@@ -172,7 +172,7 @@ class Opponents:
             while not self._context.stop.wait(_FETCH_SECONDS):
                 self.fetch()
 
-        threading.Thread(target=fetch_until_stop, name="frozen policies", daemon=True).start()
+        threading.Thread(target=fetch_until_stop, name="fixed policies", daemon=True).start()
 
     def apply(self, in_use: Callable[[str], bool]) -> None:
         """Assigns the weights that have arrived to the variables of policies that are not in use."""

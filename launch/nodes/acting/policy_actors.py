@@ -66,7 +66,7 @@ class LocalPolicyActor:
     """Computes the actions here, with weights from the learner, and writes the records to replay.
 
     Args:
-      run: the policy's part of the run.
+      run: the policy's run, see `Run.of_policy`.
       index: index of the actor.
       incarnation: number of earlier incarnations of the actor.
       context: context of the actor.
@@ -184,7 +184,7 @@ class RemotePolicyActor:
     """Sends the timesteps to an inference node, which chooses the actions and writes to replay.
 
     Args:
-      run: the policy's part of the run.
+      run: the policy's run, see `Run.of_policy`.
       index: index of the actor.
       incarnation: number of earlier incarnations of the actor.
       context: context of the actor.

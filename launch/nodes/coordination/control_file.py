@@ -23,7 +23,7 @@ class ControlFile:
 
     def __init__(self, run: Run):
         self._path = run.directory.control
-        self._parts = run.parts
+        self._policy_runs = run.policy_runs
 
     def content(self, control: RunControl) -> dict[str, Any]:
         """Returns what has been changed, as JSON can express it; empty if nothing has."""
@@ -50,7 +50,7 @@ class ControlFile:
         try:
             return self._state(read_json(self._path))
         except (OSError, ValueError, TypeError, AttributeError):
-            return self._state(Checkpoints(self._parts[0].directory).control())
+            return self._state(Checkpoints(self._policy_runs[0].directory).control())
 
     def _state(self, content: dict[str, Any]) -> ControlState:
         configured = self._configured()
@@ -64,8 +64,8 @@ class ControlFile:
     def _configured(self) -> dict[str, Any]:
         """Returns the settings that may change, as JSON gives them back: schedules are mappings."""
         return {
-            metric_of(part.policy, name): json.loads(json.dumps(value, default=dataclasses.asdict))
-            for part in self._parts
-            for name, value in values_of(part.experiment.agent).items()
-            if name in type(part.experiment.agent).live
+            metric_of(policy_run.policy, name): json.loads(json.dumps(value, default=dataclasses.asdict))
+            for policy_run in self._policy_runs
+            for name, value in values_of(policy_run.experiment.agent).items()
+            if name in type(policy_run.experiment.agent).live
         }

@@ -77,10 +77,10 @@ class Coordinator(Node):
         self._opened = contextlib.ExitStack()
         self._policies = tuple(run.policies)
         """The policies that learn."""
-        replays = [part.experiment.agent.make_replay(part.layout) for part in run.parts]
+        replays = [policy_run.experiment.agent.make_replay(policy_run.layout) for policy_run in run.policy_runs]
         self._has_queue = any(isinstance(replay, SequenceQueue | GradientQueue) for replay in replays)
         """Whether replay is read once, so that how full it is means nothing to a user."""
-        self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
+        self._checkpoints = [Checkpoints(policy_run.directory) for policy_run in run.policy_runs]
         self._counter_file = CounterFile(run)
         self._counters = self._counter_file.load()
         self._counters_failed = False

@@ -92,7 +92,7 @@ class CounterFile:
 
     def __init__(self, run: Run):
         self._path = run.directory.counters
-        self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
+        self._checkpoints = [Checkpoints(policy_run.directory) for policy_run in run.policy_runs]
         self._written: dict[str, int] | None = None
 
     def load(self) -> Counters:

@@ -31,9 +31,7 @@ class LearningWarnings:
     """
 
     def __init__(self, run: Run):
-        self._checks = [
-            check for policy, part in zip(run.policies, run.parts, strict=True) for check in _checks_of(policy, part)
-        ]
+        self._checks = [check for one in run.policy_runs for check in _checks_of(one)]
         self._step = -1.0
 
     def new(self, row: Row) -> list[str]:
@@ -152,12 +150,12 @@ class _Greedy:
         )
 
 
-def _checks_of(policy: str, part: Run) -> list[Callable[[Row], str]]:
-    agent: Any = part.experiment.agent
+def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
+    agent: Any = policy_run.experiment.agent
     checks: list[Callable[[Row], str]] = []
 
     def names(name: str) -> str:
-        return metric_of(policy, name)
+        return metric_of(policy_run.policy, name)
 
     for field in ("optimizer", "actor_optimizer", "critic_optimizer", "dual_optimizer"):
         clip = getattr(getattr(agent, field, None), "max_gradient_norm", None)
@@ -165,7 +163,7 @@ def _checks_of(policy: str, part: Run) -> list[Callable[[Row], str]]:
             metric = names(f"learner/{field.removesuffix('optimizer')}gradient_norm")
             checks.append(_Lasting(metric, _gradient(metric, clip, field, agent)))
     if hasattr(agent, "entropy_cost"):
-        largest = _largest_entropy(part.layout.spec.action)
+        largest = _largest_entropy(policy_run.layout.spec.action)
         if largest:
             checks.append(_Entropy(names, largest))
     if hasattr(agent, "temperature_optimizer"):
@@ -173,7 +171,7 @@ def _checks_of(policy: str, part: Run) -> list[Callable[[Row], str]]:
         checks.append(_Lasting(metric, _temperature(metric, agent.temperature)))
     if hasattr(agent, "reward_scale") and hasattr(agent, "discount") and not agent.normalize_rewards:
         checks.append(_Value(names, agent))
-    if part.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
+    if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks
 

@@ -8,7 +8,7 @@ from ....agents.weights import WeightClient
 from ....data import Version
 from ...experiments.checked_run import Run
 from ...run_directory.best_policy import BestPolicy
-from ..acting.frozen_policies import fetch_frozen_agents
+from ..acting.fixed_policies import fetch_trained_agents
 from ..acting.opponents import Opponents
 from ..acting.weight_fetching import fetch_weights, wait_for_weights
 from ..node import NodeContext, NodeHandle, Unreachable
@@ -31,14 +31,14 @@ def make_players(
       All policies, those that learn by name, and what gets the weights of the others.
     """
     plan = run.plan(evaluation=True)
-    saved = fetch_frozen_agents(plan, learners.values(), context)
+    saved = fetch_trained_agents(plan, learners.values(), context)
     if saved is None:
         return None
     context.progress.works_slowly("building networks")
-    learned, frozen = make_evaluated_policies(run.experiment, plan, saved)
-    variables = {name: policy.variables for name, (policy, _) in frozen.items()}
+    learned, fixed = make_evaluated_policies(run.experiment, plan, saved)
+    variables = {name: policy.variables for name, (policy, _) in fixed.items()}
     opponents = Opponents(list(learners.values()), variables, context)
-    players = EvaluationPlayers(plan, {**learned, **frozen}, opponents.choose)
+    players = EvaluationPlayers(plan, {**learned, **fixed}, opponents.choose)
     return players, {name: policy for name, (policy, _) in learned.items()}, opponents
 
 
@@ -56,38 +56,38 @@ class EvaluatedPolicies:
         self, run: Run, policies: Mapping[str, Policy], learners: Mapping[str, NodeHandle], context: NodeContext
     ):
         self._context = context
-        self._parts = [
-            _Evaluated(policies[part.policy], learners[part.policy], BestPolicy(part.directory, context.notify))
-            for part in run.parts
-            if part.policy in policies
+        self._evaluated = [
+            _Evaluated(policies[one.policy], learners[one.policy], BestPolicy(one.directory, context.notify))
+            for one in run.policy_runs
+            if one.policy in policies
         ]
 
     def mean_return(self) -> float:
         """Returns the mean return of the best policies so far; -inf if there are none."""
-        return min(part.best.mean_return() for part in self._parts)
+        return min(one.best.mean_return() for one in self._evaluated)
 
     def fetch(self) -> bool:
         """Applies the newest weights; returns False if a learner does not answer, or the run stops first."""
-        if not all([fetch_weights(part.weights, part.learner) for part in self._parts]):
+        if not all([fetch_weights(one.weights, one.learner) for one in self._evaluated]):
             return False
-        for part in self._parts:
-            part.weights.apply()
-            if part.weights.version is None and not wait_for_weights(part.weights, part.learner, self._context):
+        for one in self._evaluated:
+            one.weights.apply()
+            if one.weights.version is None and not wait_for_weights(one.weights, one.learner, self._context):
                 return False
         return True
 
     @property
     def versions(self) -> list[Version]:
         """The versions of the weights; empty before the first."""
-        return [part.weights.version for part in self._parts if part.weights.version is not None]
+        return [one.weights.version for one in self._evaluated if one.weights.version is not None]
 
     def final_versions(self) -> list[Version] | None:
         """Returns the final versions of the learners; None while one still learns, or if one does not answer."""
         versions = []
-        for part in self._parts:
-            self._context.progress.waits(f"weights of {part.learner.name}")
+        for one in self._evaluated:
+            self._context.progress.waits(f"weights of {one.learner.name}")
             try:
-                final = part.learner.client(_CALL_SECONDS).final_version()
+                final = one.learner.client(_CALL_SECONDS).final_version()
             except Unreachable:
                 return None
             if final is None:
@@ -104,9 +104,9 @@ class EvaluatedPolicies:
           OSError: a file could not be written; the best policies are unchanged.
         """
         with contextlib.ExitStack() as drafts:
-            for part in self._parts:
-                assert part.weights.version is not None
-                drafts.enter_context(part.best.draft(part.policy, mean_return, part.weights.version.step))
+            for one in self._evaluated:
+                assert one.weights.version is not None
+                drafts.enter_context(one.best.draft(one.policy, mean_return, one.weights.version.step))
 
 
 class _Evaluated:

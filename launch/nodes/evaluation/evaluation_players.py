@@ -13,7 +13,7 @@ from ...experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan
 from ..acting.acting_environments import make_view
 from ..acting.compiled_policies import acting_policies
-from ..acting.frozen_policies import make_frozen_policies
+from ..acting.fixed_policies import make_fixed_policies
 
 
 def _first_member(policy: str, rng: np.random.Generator) -> str:
@@ -64,8 +64,8 @@ def make_evaluated_policies(
         if name in plan.slots:
             layout = plan.acting_layout_in(experiment, name)
             learned[name] = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent)), layout
-    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
-    return learned, frozen
+    fixed = make_fixed_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
+    return learned, fixed
 
 
 def evaluation_mode(experiment: Experiment, agent: Agent) -> Mode:

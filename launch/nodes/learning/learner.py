@@ -26,7 +26,7 @@ from ....replay import (
 )
 from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
-from ...experiments.policy_settings import FrozenPolicy, Snapshots
+from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from ..acting.opponents import Numbered, ServedPolicies
@@ -62,11 +62,11 @@ _PAUSE_SECONDS = 0.02
 class LearnerNode(ReportingNode):
     """Runs the agent's learner on data from replay.
 
-    With several learners, each processes a part of every batch, and all hold the same weights.  The first one serves
+    With several learners, each processes a share of every batch, and all hold the same weights.  The first one serves
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
-    served = ("get_variables", "final_version", "get_frozen", "get_frozen_agents")
+    served = ("get_variables", "final_version", "get_fixed", "get_trained_agents")
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LearnerNode(ReportingNode):
         coordinator: NodeHandle,
         replay: Sequence[NodeHandle],
         snapshots: Mapping[str, Snapshots] | None = None,
-        frozen: Mapping[str, FrozenPolicy] | None = None,
+        trained: Mapping[str, TrainedPolicy] | None = None,
     ):
         super().__init__(context, coordinator)
         self._run = run
@@ -88,7 +88,7 @@ class LearnerNode(ReportingNode):
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
-        self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
+        self._served_policies = ServedPolicies(run.directory, snapshots or {}, trained or {}, context.notify)
         self._takes_snapshots = bool(snapshots)
         self._weights = WeightPublisher(run.experiment.publish_every_steps)
         self._steps = 0
@@ -143,13 +143,13 @@ class LearnerNode(ReportingNode):
         version = self._final_version
         return None if version is None else (version.incarnation, version.step)
 
-    def get_frozen(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
-        """Returns the weights of frozen policies that this learner serves, see `opponents.ServedPolicies`."""
+    def get_fixed(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
+        """Returns the weights of fixed policies that this learner serves, see `opponents.ServedPolicies`."""
         return self._served_policies.others_than(known)
 
-    def get_frozen_agents(self) -> dict[str, dict[str, Any]]:
+    def get_trained_agents(self) -> dict[str, dict[str, Any]]:
         """Returns the settings of the agents of saved policies that this learner serves, once they are loaded."""
-        return dict(self._served_policies.frozen_agents)
+        return dict(self._served_policies.trained_agents)
 
     def setup(self) -> None:
         progress = self.context.progress

@@ -11,7 +11,7 @@ from callboard.environments.multi_agent.policy_slots import parse_mapping
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.policy_plan import MemberMapping, make_plan, members_of
-from callboard.launch.experiments.policy_settings import FrozenPolicy, RandomPolicy, Snapshots
+from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots, TrainedPolicy
 
 SPECS = Echo(alike=True).specs
 SNAPSHOTS = {"main": Ppo(), "past": Snapshots("main", keep=2), "other": RandomPolicy()}
@@ -66,7 +66,7 @@ def test_agents_of_a_policy_must_have_the_same_spaces():
 
 
 def test_members_of_snapshots():
-    policies = {**SNAPSHOTS, "saved": FrozenPolicy("run")}
+    policies = {**SNAPSHOTS, "saved": TrainedPolicy("run")}
     assert members_of(policies) == {"past": ["past/0", "past/1"]}
 
 

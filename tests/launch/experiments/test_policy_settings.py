@@ -9,9 +9,9 @@ from callboard.environments.multi_agent.policy_slots import parse_mapping
 from callboard.errors import CallboardError
 from callboard.launch.experiments.policy_settings import (
     AgentSettings,
-    FrozenPolicy,
     RandomPolicy,
     Snapshots,
+    TrainedPolicy,
     check_policies,
     learning_policies,
     parse_policies,
@@ -38,7 +38,7 @@ def parse(settings, agent="ppo", **of_agent):
         ({"name": "apex", "replay": {"min_size": 9}}, AgentSettings("apex", {"replay": {"min_size": 9}})),
         ("random", RandomPolicy()),
         ({"name": "random"}, RandomPolicy()),
-        ({"weights": "runs/a@best"}, FrozenPolicy("runs/a@best")),
+        ({"weights": "runs/a@best"}, TrainedPolicy("runs/a@best")),
         ({"snapshots_of": "blue"}, Snapshots("blue")),
         ({"snapshots-of": "blue", "every": 10, "keep": 2}, Snapshots("blue", 10, 2)),
         (Snapshots("blue"), Snapshots("blue")),
@@ -84,7 +84,7 @@ def test_wrong_values_are_refused_in_one_line(settings, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("policy", [RandomPolicy(), FrozenPolicy("a@3"), Snapshots("blue", 7, 3), Ppo(epochs=3)])
+@pytest.mark.parametrize("policy", [RandomPolicy(), TrainedPolicy("a@3"), Snapshots("blue", 7, 3), Ppo(epochs=3)])
 def test_settings_restore_the_policy(policy):
     restored = parse(plain(policy_setting(policy)))
     assert (restored.make() if isinstance(restored, AgentSettings) else restored) == policy
@@ -102,9 +102,9 @@ def test_a_name_from_yaml_may_be_a_number():
         ({"": Ppo()}, (), "cannot name a policy"),
         ({"../up": Ppo()}, (), "cannot name a policy"),
         ({"evaluator": Ppo()}, (), "because metrics have that name"),
-        ({"red": "ppo"}, (), "policies: red must be an agent, RandomPolicy, FrozenPolicy or Snapshots"),
+        ({"red": "ppo"}, (), "policies: red must be an agent, RandomPolicy, TrainedPolicy or Snapshots"),
         ({"red": Ppo()}, ("rde",), "did you mean 'red'"),
-        ({"red": Ppo(), "blue": RandomPolicy()}, ("blue",), "'blue' is frozen and cannot learn; leave it out of train"),
+        ({"red": Ppo(), "blue": RandomPolicy()}, ("blue",), "'blue' is fixed and cannot learn; leave it out of train"),
         ({"red": RandomPolicy()}, (), "no policy learns"),
         ({"red": Ppo(), "blue": Ppo()}, ("red",), "'blue' has an agent, and is not in train"),
         ({"red": Ppo(), "old": Snapshots("blue")}, (), "old are snapshots of 'blue', which does not learn"),

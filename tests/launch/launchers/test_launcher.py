@@ -10,7 +10,7 @@ from callboard.errors import CallboardError
 from callboard.launch.cli.train import main as train_command
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
-from callboard.launch.launchers.launcher import LocalPart
+from callboard.launch.launchers.launcher import LocalNodes
 from callboard.launch.launchers.local_launchers import ProcessesLauncher, ThreadsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
 
@@ -74,10 +74,10 @@ def test_every_machine_checks_the_part_of_the_run_that_it_has(tmp_path):
     hosts = {host: HostsLauncher(cluster, host) for host in "abc"}
     experiment = hosts["a"].fit(Experiment(None, "CartPole-v1"))
     assert (experiment.learners, experiment.replay_shards, experiment.actors) == (2, 3, 5)
-    assert hosts["a"].local_part(experiment) == LocalPart(1, [0], checkpoints=True)
-    assert hosts["b"].local_part(experiment) == LocalPart(1, [1, 2], checkpoints=False, coordinator=False)
-    assert hosts["c"].local_part(experiment) == LocalPart(0, [], checkpoints=False, coordinator=False)
-    assert ProcessesLauncher().local_part(experiment) == LocalPart(2, range(3))
-    assert RayLauncher().local_part(experiment) == LocalPart(0, range(3), coordinator=False)
+    assert hosts["a"].local_nodes(experiment) == LocalNodes(1, [0], checkpoints=True)
+    assert hosts["b"].local_nodes(experiment) == LocalNodes(1, [1, 2], checkpoints=False, coordinator=False)
+    assert hosts["c"].local_nodes(experiment) == LocalNodes(0, [], checkpoints=False, coordinator=False)
+    assert ProcessesLauncher().local_nodes(experiment) == LocalNodes(2, range(3))
+    assert RayLauncher().local_nodes(experiment) == LocalNodes(0, range(3), coordinator=False)
     with pytest.raises(CallboardError, match="actors is 2, and .* places 5; leave it out"):
         hosts["a"].fit(Experiment(None, "CartPole-v1"), given=["actors"])

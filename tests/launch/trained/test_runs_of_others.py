@@ -9,8 +9,8 @@ from untrained_runs import write_run
 import callboard
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
-from callboard.launch.experiments.policy_settings import FrozenPolicy
-from callboard.launch.trained.frozen_policy_sources import frozen_agent
+from callboard.launch.experiments.policy_settings import TrainedPolicy
+from callboard.launch.trained.trained_policy_sources import trained_agent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 OTHER = 65534
@@ -52,7 +52,7 @@ def test_python_refuses_it_too(of_another, tmp_path):
         with pytest.raises(CallboardError, match="belongs to another user, .*, give trust=True$"):
             call()
     with pytest.raises(CallboardError, match="belongs to another user, .*, copy the run"):
-        frozen_agent(FrozenPolicy(str(of_another)))
+        trained_agent(TrainedPolicy(str(of_another)))
 
 
 def test_it_is_used_if_it_is_trusted(of_another, tmp_path, capsys):

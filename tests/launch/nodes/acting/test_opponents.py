@@ -103,7 +103,7 @@ class Learner:
     def client(self, timeout):
         return self
 
-    def get_frozen(self, known):
+    def get_fixed(self, known):
         if not self.answers:
             raise Unreachable("it restarts")
         known = known.get(self.name, ())

@@ -1,4 +1,4 @@
-"""Where the frozen policies of a run come from: the agents and weights of other runs."""
+"""The policies that other runs have trained: their agents and weights."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec, describe
 from ..experiment import Experiment
 from ..experiments.policy_plan import make_plan
-from ..experiments.policy_settings import FrozenPolicy
+from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.warm_start_settings import check_source_exists
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import read_policy
@@ -22,7 +22,7 @@ from ..settings import read_experiment
 from .saved_policies import policy_file, saved_spec
 
 
-class FrozenPolicyWeights(NamedTuple):
+class TrainedPolicyWeights(NamedTuple):
     """The weights of a saved policy."""
 
     spec: EnvironmentSpec | None
@@ -31,15 +31,15 @@ class FrozenPolicyWeights(NamedTuple):
     """The values of the policy's variables, in order."""
 
 
-def with_absolute_path(policy: FrozenPolicy) -> FrozenPolicy:
+def with_absolute_path(policy: TrainedPolicy) -> TrainedPolicy:
     """Returns a saved policy with an absolute path; URLs are kept."""
     reference = parse_run_reference(policy.weights)
     if is_url(reference.run):
         return policy
-    return FrozenPolicy(str(reference._replace(run=os.path.abspath(reference.run))))
+    return TrainedPolicy(str(reference._replace(run=os.path.abspath(reference.run))))
 
 
-def frozen_agent(policy: FrozenPolicy) -> Agent:
+def trained_agent(policy: TrainedPolicy) -> Agent:
     """Returns the agent of a saved policy.
 
     Raises:
@@ -51,7 +51,7 @@ def frozen_agent(policy: FrozenPolicy) -> Agent:
     return read_experiment(run).agent
 
 
-def read_frozen(policy: FrozenPolicy) -> FrozenPolicyWeights:
+def read_trained(policy: TrainedPolicy) -> TrainedPolicyWeights:
     """Reads a saved policy.
 
     Raises:
@@ -60,10 +60,10 @@ def read_frozen(policy: FrozenPolicy) -> FrozenPolicyWeights:
     reference = _existing(policy)
     with local_copy(reference.run, reference.checkpoint) as directory:
         weights = read_policy(policy_file(directory, reference.checkpoint))
-        return FrozenPolicyWeights(saved_spec(directory), weights.values)
+        return TrainedPolicyWeights(saved_spec(directory), weights.values)
 
 
-def check_frozen_policies(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
+def check_trained_policies(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
     """Rejects saved policies that cannot play for the agents that the mappings give them.
 
     Only the machine of the first learner must have them, which serves them to the nodes that act.
@@ -82,8 +82,8 @@ def check_frozen_policies(experiment: Experiment, agents: Mapping[str, Environme
             specs.setdefault(name, []).append(plan.slots[name].spec)
     for name, of_agents in specs.items():
         policy = experiment.policies[name]
-        frozen_agent(policy)  # Its settings must be readable too.
-        found = read_frozen(policy).spec
+        trained_agent(policy)  # Its settings must be readable too.
+        found = read_trained(policy).spec
         for spec in of_agents:
             if found is not None and (found.observation, found.action) != (spec.observation, spec.action):
                 texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (found, spec)]
@@ -93,7 +93,7 @@ def check_frozen_policies(experiment: Experiment, agents: Mapping[str, Environme
                 )
 
 
-def _existing(policy: FrozenPolicy) -> RunReference:
+def _existing(policy: TrainedPolicy) -> RunReference:
     """Returns where a saved policy is.
 
     Raises:

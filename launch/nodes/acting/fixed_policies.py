@@ -7,14 +7,14 @@ from ....agents.agent import Agent, Mode, Policy
 from ....data import Layout
 from ...experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan, members_of
-from ...experiments.policy_settings import FrozenPolicy, Snapshots, made_policies, parse_policies
+from ...experiments.policy_settings import Snapshots, TrainedPolicy, made_policies, parse_policies
 from ..node import NodeContext, NodeHandle, Unreachable
 from .weight_fetching import CALL_SECONDS
 
 _RETRY_SECONDS = 0.05
 
 
-def fetch_frozen_agents(
+def fetch_trained_agents(
     plan: PolicyPlan, learners: Iterable[NodeHandle], context: NodeContext
 ) -> dict[str, Agent] | None:
     """Returns the agents of a plan's saved policies, by policy, from the learner that serves them.
@@ -31,7 +31,7 @@ def fetch_frozen_agents(
         context.progress.waits("saved policies")
         for learner in learners:
             try:
-                settings |= learner.client(CALL_SECONDS).get_frozen_agents()
+                settings |= learner.client(CALL_SECONDS).get_trained_agents()
             except Unreachable:
                 continue  # It starts, or restarts.
         if not set(names) <= settings.keys() and context.stop.wait(_RETRY_SECONDS):
@@ -40,7 +40,7 @@ def fetch_frozen_agents(
     return {name: agent for name, agent in agents.items() if isinstance(agent, Agent)}
 
 
-def make_frozen_policies(
+def make_fixed_policies(
     experiment: Experiment, plan: PolicyPlan, saved: Mapping[str, Agent], mode_of: Callable[[Agent], Mode]
 ) -> dict[str, tuple[Policy, Layout]]:
     """Builds the networks and policies of a plan that do not learn but have weights.
@@ -55,12 +55,12 @@ def make_frozen_policies(
       The policies with their layouts, by name; those of snapshots by the names of the members.
     """
     members = members_of(plan.policies)
-    frozen: dict[str, tuple[Policy, Layout]] = {}
+    fixed: dict[str, tuple[Policy, Layout]] = {}
     for name in plan.slots:
         setting = plan.policies[name]
-        if isinstance(setting, FrozenPolicy | Snapshots):
-            agent = saved[name] if isinstance(setting, FrozenPolicy) else plan.learning[setting.snapshots_of]
+        if isinstance(setting, TrainedPolicy | Snapshots):
+            agent = saved[name] if isinstance(setting, TrainedPolicy) else plan.learning[setting.snapshots_of]
             layout = plan.acting_layout_in(experiment, name)
             for member in members.get(name, (name,)):
-                frozen[member] = agent.make_policy(agent.make_networks(layout), mode_of(agent)), layout
-    return frozen
+                fixed[member] = agent.make_policy(agent.make_networks(layout), mode_of(agent)), layout
+    return fixed

@@ -6,9 +6,9 @@ from echo_agents import Echo
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.experiments.policy_settings import FrozenPolicy
+from callboard.launch.experiments.policy_settings import TrainedPolicy
 from callboard.launch.run import run
-from callboard.launch.trained.frozen_policy_sources import check_frozen_policies, read_frozen
+from callboard.launch.trained.trained_policy_sources import check_trained_policies, read_trained
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
 
@@ -37,9 +37,9 @@ def test_a_saved_policy_plays_in_another_run(saved, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["best", "latest"])
 def test_the_weights_are_those_that_were_saved(saved, which):
-    frozen = read_frozen(FrozenPolicy(f"{saved}/policies/left@{which}"))
+    trained = read_trained(TrainedPolicy(f"{saved}/policies/left@{which}"))
     spec = Echo().specs["left"]
-    assert (frozen.spec.observation, frozen.spec.action) == (spec.observation, spec.action) and frozen.values
+    assert (trained.spec.observation, trained.spec.action) == (spec.observation, spec.action) and trained.values
 
 
 @pytest.mark.slow
@@ -55,5 +55,5 @@ def test_the_weights_are_those_that_were_saved(saved, which):
 def test_what_cannot_play_is_refused_in_one_line(saved, tmp_path, weights, message):
     experiment = echo(tmp_path / "run", policies={"left": {}, "right": {"weights": weights.format(saved=saved)}})
     with pytest.raises(CallboardError, match=message) as error:
-        check_frozen_policies(experiment, experiment.agent_specs())
+        check_trained_policies(experiment, experiment.agent_specs())
     assert "\n" not in str(error.value)
