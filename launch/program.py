@@ -7,7 +7,6 @@ import launchpad as lp
 
 from ..environments import ONLY_AGENT
 from ..errors import unknown
-from ..replay import SampledReplay
 from .experiment import Experiment
 from .experiments.checked_run import Run
 from .experiments.policy_settings import Snapshots, TrainedPolicy
@@ -88,7 +87,6 @@ class Graph:
     def add_replay(self, policy_run: Run, coordinator: Any) -> list[Any]:
         """A Reverb server for each shard, with the tables of the agent's replay kind, and checkpoints of them."""
         kind = policy_run.experiment.agent.make_replay(policy_run.layout)
-        weighs_windows = isinstance(kind, SampledReplay) and kind.may_weigh_windows
         return [
             self.add(
                 "replay",
@@ -96,7 +94,7 @@ class Graph:
                 ReplayNode,
                 policy_run,
                 rules=replay_rules(policy_run.experiment),
-                methods_address=lp.Address("windows") if weighs_windows else None,
+                methods_address=lp.Address("windows") if kind.may_weigh_windows else None,
                 shard=shard,
                 coordinator=coordinator,
             )

@@ -14,6 +14,7 @@ from ..errors import CallboardError
 from .replay_protocol import ReplayDataset
 from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
+from .servers.window_weights import SetPriorities
 from .writing.duplicate_filter import WRITER_BITS, item_id
 
 _TABLE = "gradients"
@@ -64,6 +65,17 @@ class GradientQueue:
     def catches_up(self) -> bool:
         """False: what is in the queue when a run ends may be a part of a batch."""
         return False
+
+    @property
+    def is_queue(self) -> bool:
+        return True
+
+    @property
+    def may_weigh_windows(self) -> bool:
+        return False
+
+    def window_weights(self, set_priorities: SetPriorities) -> None:
+        return None
 
     def check(self) -> None:
         if self.layout.shards != 1:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ..data import Nest, Record
 from .servers.handle import ReplayHandle
+from .servers.window_weights import SetPriorities, WindowWeights
 
 
 class ReplayDataset(NamedTuple):
@@ -71,6 +72,21 @@ class Replay(Protocol):
     @property
     def catches_up(self) -> bool:
         """Whether a run that ends first makes all learner steps that the items written allow."""
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether items are read once, in the order of writing, so that actors wait for the learner."""
+
+    @property
+    def may_weigh_windows(self) -> bool:
+        """Whether `window_weights` may return something; known without the layout's record and state."""
+
+    def window_weights(self, set_priorities: SetPriorities) -> WindowWeights | None:
+        """Returns what holds the weights of windows in a shard's items of whole batches; None where there are none.
+
+        Args:
+          set_priorities: sets priorities of the shard's items.
+        """
 
     def check(self) -> None:
         """Raises `CallboardError` for sizes that cannot work.  Does not use the layout's record and state."""

@@ -58,6 +58,10 @@ class SampledReplay(abc.ABC):
         """Whether learner steps and items keep to a ratio, from which no error buffer lets them deviate."""
         return self.settings.error_buffer is None
 
+    @property
+    def is_queue(self) -> bool:
+        return False
+
     def check(self) -> None:
         self.settings.check(self.layout, self.batch_size, self.updates_per_call)
         demonstrations_in(self.settings, self.layout, self.batch_size)

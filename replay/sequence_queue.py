@@ -11,6 +11,7 @@ from .reading.queue_dataset import queue_dataset
 from .replay_protocol import Pace, ReplayDataset
 from .servers.handle import ReplayHandle
 from .servers.tables import queue_table
+from .servers.window_weights import SetPriorities
 from .writing.sequences import SequenceWriter, sequence_signature
 
 
@@ -55,6 +56,16 @@ class SequenceQueue:
         return False
 
     @property
+    def is_queue(self) -> bool:
+        return True
+
+    @property
+    def may_weigh_windows(self) -> bool:
+        return False
+
+    def window_weights(self, set_priorities: SetPriorities) -> None:
+        return None
+
     def element_size(self) -> int:
         """Sequences in an element of the dataset: a replica's share, or with a limit on the policy lag fewer."""
         share = self.batch_size // self.layout.replicas

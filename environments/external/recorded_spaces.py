@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..batches.batched import BatchedEnvironment, check_seeds
-from ..checks.user_errors import unknown_option
+from ..batches.batched import BatchedEnvironment
 from ..recorded.recorded_data import open_data
-from .spaces_only import SpacesOnly
+from .spaces_only import SpacesOnly, refuse_options
 
 RECORDED_PREFIX = "recorded:"
 
@@ -20,10 +19,10 @@ def make_recorded(
       CallboardError: there is no such data set, or an option is given: there are none.
     """
     check_recorded(dataset, options)
-    check_seeds(batch_size, seeds)
     return SpacesOnly(
         open_data(dataset).spec,
         batch_size,
+        seeds,
         f"environment '{RECORDED_PREFIX}{dataset}' stands for recorded episodes, and cannot be stepped: name an env "
         "with the same spaces",
     )
@@ -31,6 +30,5 @@ def make_recorded(
 
 def check_recorded(dataset: str, options: Mapping[str, Any]) -> None:
     """Raises `CallboardError` if a data set cannot be read, or an option is given."""
-    for option in options:
-        raise unknown_option(RECORDED_PREFIX + dataset, option, ())
+    refuse_options(RECORDED_PREFIX + dataset, options)
     open_data(dataset)

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..batches import encoding
-from ..batches.batched import BatchedEnvironment, check_seeds
+from ..batches.batched import BatchedEnvironment
 from ..batches.spaces import action_encoding, observation_encoding
-from ..checks.user_errors import unknown_option
 from .spaces_file import read_spaces
-from .spaces_only import SpacesOnly
+from .spaces_only import SpacesOnly, refuse_options
 
 PREFIX = "external:"
 
@@ -20,12 +19,12 @@ def make_external(path: str, batch_size: int, seeds: Sequence[int], options: Map
       CallboardError: there is no such file, a space in it is not supported, or an option is given: there are none.
     """
     check_external(path, options)
-    check_seeds(batch_size, seeds)
     observation, action = read_spaces(path)
     spec = encoding.EnvironmentEncoding(observation_encoding(observation), action_encoding(action)).spec()
     return SpacesOnly(
         spec,
         batch_size,
+        seeds,
         f"environment '{PREFIX}{path}' stands for simulators that connect to a policy server, and cannot be stepped "
         "from here: name another env with the same spaces",
     )
@@ -33,6 +32,5 @@ def make_external(path: str, batch_size: int, seeds: Sequence[int], options: Map
 
 def check_external(path: str, options: Mapping[str, Any]) -> None:
     """Raises `CallboardError` if a spaces file cannot be read, or an option is given."""
-    for option in options:
-        raise unknown_option(PREFIX + path, option, ())
+    refuse_options(PREFIX + path, options)
     read_spaces(path)

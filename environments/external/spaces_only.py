@@ -1,11 +1,13 @@
 """A batch of environments of which only the spaces are known: they are elsewhere, or were."""
 
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
-from ..batches.batched import BatchedEnvironment
+from ..batches.batched import BatchedEnvironment, check_seeds
+from ..checks.user_errors import unknown_option
 
 
 class SpacesOnly(BatchedEnvironment):
@@ -14,10 +16,12 @@ class SpacesOnly(BatchedEnvironment):
     Args:
       spec: the spec.
       batch_size: the number of environments.
+      seeds: a seed for each of them, which none takes.
       refusal: what is said where something is to be played.
     """
 
-    def __init__(self, spec: EnvironmentSpec, batch_size: int, refusal: str):
+    def __init__(self, spec: EnvironmentSpec, batch_size: int, seeds: Sequence[int], refusal: str):
+        check_seeds(batch_size, seeds)
         self._spec = spec
         self._batch_size = batch_size
         self._refusal = refusal
@@ -44,3 +48,9 @@ class SpacesOnly(BatchedEnvironment):
 
     def _refuse(self) -> NoReturn:
         raise CallboardError(self._refusal)
+
+
+def refuse_options(env: str, options: Iterable[str]) -> None:
+    """Raises `CallboardError` if an option is given: what only has spaces takes none."""
+    for option in options:
+        raise unknown_option(env, option, ())

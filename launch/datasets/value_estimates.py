@@ -18,11 +18,7 @@ from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
 from ...errors import CallboardError
 from ...setting_types import UnitInterval, converted
 from ...specs import EnvironmentSpec
-from ..run_directory.remote_storage import local_copy
-from ..run_directory.run_reference import parse_run_reference
-from ..settings import read_experiment
-from ..trained.evaluation import with_evaluation_settings
-from ..trained.saved_policies import policy_file, restored_policy, saved_spec
+from ..trained.policy_loading import read_saved_policy
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
 
 _ROWS_AT_ONCE = 4096
@@ -73,7 +69,8 @@ def estimate_value(
     if (behavior is None) != (method == "fqe"):
         needs = "needs behavior, the run whose policy acted" if behavior is None else "takes no behavior: leave it out"
         raise CallboardError(f"method {method} {needs}")
-    evaluated, spec, own_discount = _loaded(policy, mode if method == "fqe" else "sampled", trust)
+    evaluated, spec, experiment = read_saved_policy(policy, mode if method == "fqe" else "sampled", trust=trust)
+    own_discount = float(getattr(experiment.agent, "discount", 0.99))
     gamma = own_discount if discount is None else converted("discount", discount, UnitInterval)
     data = open_data(os.fspath(dataset))
     check_fits(data, spec)
@@ -83,7 +80,7 @@ def estimate_value(
         if tree.flatten(evaluated.initial_state(1)):
             raise CallboardError(f"the policy of {policy} has a memory, which fitted Q evaluation does not follow")
         return _fitted(evaluated, data, spec, gamma, settings or FittedQSettings(), seed)
-    acted, _, _ = _loaded(behavior or "", "sampled", trust)
+    acted = read_saved_policy(behavior or "", "sampled", trust=trust).policy
     for one, name in ((evaluated, policy), (acted, behavior)):
         check_probabilities(one, str(name))
     rewards, ratios = [], []
@@ -92,21 +89,6 @@ def estimate_value(
         rewards.append(episode.reward)
         ratios.append(_log_prob(evaluated, steps, episode.action) - _log_prob(acted, steps, episode.action))
     return importance_sampling(rewards, ratios, gamma, weighted=method == "wis", seed=seed)
-
-
-def _loaded(run: str | os.PathLike[str], mode: Any, trust: bool) -> tuple[Any, EnvironmentSpec, float]:
-    """Returns the policy of a run, the spec of its environment and the discount of its agent."""
-    reference = parse_run_reference(run)
-    experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, None, None)
-    with local_copy(reference.run, reference.checkpoint) as directory:
-        spec = saved_spec(directory)
-        if spec is None:
-            raise CallboardError(
-                f"the run in {reference.run} has no spec of its environment: resume it, which writes it"
-            )
-        file = policy_file(directory, reference.checkpoint)
-        loaded = restored_policy(experiment, experiment.acting_layout(spec), file)
-    return loaded, spec, float(getattr(experiment.agent, "discount", 0.99))
 
 
 def _episodes(data: RecordedData) -> Iterator[RecordedEpisode]:

@@ -9,7 +9,7 @@ import reverb
 from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import ReplayHandle, ReplayNotSaved, SampledReplay, ShardSaver, WindowWeights, start_server
+from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, start_server
 from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule
@@ -62,7 +62,7 @@ class ReplayNode(ReportingNode):
         agent = self._agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         replay = agent.make_replay(layout)
-        windows = replay.window_weights(self._set_priorities) if isinstance(replay, SampledReplay) else None
+        windows = replay.window_weights(self._set_priorities)
 
         def restore(server: reverb.Server, checkpoint: pathlib.Path) -> None:
             self._client = server.localhost_client()

@@ -2,9 +2,12 @@
 
 import os
 import pathlib
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from ...agents.agent import Policy
 from ...errors import CallboardError
+from ...specs import EnvironmentSpec
+from ..experiment import Experiment
 from ..run_directory.remote_storage import is_url, local_copy
 from ..run_directory.run_reference import parse_run_reference
 from ..settings import read_experiment
@@ -52,16 +55,37 @@ def load_policy(
             )
         exported = read_export(pathlib.Path(source))
         return ActingPolicy(exported.policy, exported.spec)
+    saved = read_saved_policy(source, mode, epsilon, seed, trust)
+    experiment = saved.experiment
+    return ActingPolicy(saved.policy, experiment.agent.acting_spec(saved.spec), experiment.seed)
+
+
+class SavedPolicy(NamedTuple):
+    """The policy of a run, as evaluations of it act."""
+
+    policy: Policy
+    spec: EnvironmentSpec
+    """The spec of the run's environment."""
+    experiment: Experiment
+    """What the run was, with the settings of the evaluation."""
+
+
+def read_saved_policy(
+    source: str | os.PathLike[str],
+    mode: Literal["greedy", "sampled"] | None,
+    epsilon: float | None = None,
+    seed: int | None = None,
+    trust: bool = False,
+) -> SavedPolicy:
+    """Returns the policy of a run; its arguments and errors are those of `load_policy`."""
     reference = parse_run_reference(source)
     experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, epsilon, seed)
     with local_copy(reference.run, reference.checkpoint) as directory:
         spec = saved_spec(directory)
         if spec is None:
             raise CallboardError(
-                f"the run in {reference.run} is from before the specs of environments were saved: resume it, or load "
-                "what `callboard export` writes"
+                f"the run in {reference.run} is from before the specs of environments were saved: resume it, which "
+                "writes them"
             )
-        policy = restored_policy(
-            experiment, experiment.acting_layout(spec), policy_file(directory, reference.checkpoint)
-        )
-    return ActingPolicy(policy, experiment.agent.acting_spec(spec), experiment.seed)
+        file = policy_file(directory, reference.checkpoint)
+        return SavedPolicy(restored_policy(experiment, experiment.acting_layout(spec), file), spec, experiment)

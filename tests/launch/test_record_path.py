@@ -1,5 +1,6 @@
 """The path of a record, as the page on the architecture lists it, in runs that are followed call by call."""
 
+import dataclasses
 import difflib
 import pathlib
 import re
@@ -25,7 +26,7 @@ HEADINGS = (
     "### {}: until the actor acts with newer weights",
     "### {}: compiled in the first learner step",
 )
-AGENTS = {"IMPALA": Impala(), "Ape-X": Apex(replay={"min_size": 64, "size": 1000})}
+AGENTS = {"IMPALA": Impala(), "Ape-X": Apex(replay=dataclasses.replace(Apex().replay, min_size=64, size=1000))}
 
 
 class Calls:

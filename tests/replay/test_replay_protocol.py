@@ -7,6 +7,7 @@ import tensorflow as tf
 import timestep_streams
 
 from callboard.replay import (
+    GradientQueue,
     Pace,
     Replay,
     SequenceQueue,
@@ -59,11 +60,20 @@ def test_what_a_writer_writes_is_in_the_table_of_the_dataset(serve, kind):
     assert writer.items_written > 0 and writer.ready(10.0, max_pending=0)
     found = kind.dataset(replay, tf.distribute.InputContext())
     assert replay.client().server_info()[found.table].current_size == writer.items_written
-    assert found.items_per_batch == (2 if isinstance(kind, SequenceQueue) else 8)
+    assert found.items_per_batch == (2 if kind.is_queue else 8)
     for name, member in members(Writer).items():
         if not isinstance(member, property):
             assert parameters(getattr(type(writer), name)) == parameters(member), name
     writer.close()
+
+
+def test_only_queues_are_read_once_and_only_replays_with_priorities_may_weigh_windows():
+    prioritized = TransitionReplay(LAYOUT, LIMITS, batch_size=8, n_step=3, priority_exponent=0.6)
+    gradients = GradientQueue(LAYOUT, length=2, waiting=3, keeps_observations=False)
+    kinds = [*KINDS.values(), gradients, prioritized]
+    assert [kind.is_queue for kind in kinds] == [True, True, False, False, True, False]
+    assert [kind.may_weigh_windows for kind in kinds] == [False] * 5 + [True]
+    assert gradients.window_weights(lambda table, priorities: None) is None
 
 
 def test_only_agents_that_learn_from_each_sequence_once_limit_how_far_actors_run_ahead():

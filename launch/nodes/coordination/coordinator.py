@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
-from ....replay import GradientQueue, SequenceQueue
 from ...experiments.checked_run import Run
 from ...loggers.run_loggers import RunLoggers
 from ...node_names import metric_of, policy_of
@@ -78,7 +77,7 @@ class Coordinator(Node):
         self._policies = tuple(run.policies)
         """The policies that learn."""
         replays = [policy_run.experiment.agent.make_replay(policy_run.layout) for policy_run in run.policy_runs]
-        self._has_queue = any(isinstance(replay, SequenceQueue | GradientQueue) for replay in replays)
+        self._has_queue = any(replay.is_queue for replay in replays)
         """Whether replay is read once, so that how full it is means nothing to a user."""
         self._checkpoints = [Checkpoints(policy_run.directory) for policy_run in run.policy_runs]
         self._counter_file = CounterFile(run)

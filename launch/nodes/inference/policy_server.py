@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....agents.acting import policy_seed
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
 from ....data import Version
-from ....replay import GradientQueue, SequenceQueue
 from ...experiments.checked_run import Run
 from ...serving.access_token import make_token, read_token
 from ...serving.episode_server import EpisodeServer
@@ -60,7 +59,6 @@ class PolicyServerNode(InferenceNode):
             return
         experiment = self._experiment
         replay = experiment.agent.make_replay(self._layout)
-        reads_queue = isinstance(replay, SequenceQueue | GradientQueue)
         shared = None if replay.pace is None else SharedPace(replay.pace, experiment.actors)
         self._episodes = EpisodeServer(
             functools.partial(self._make_place, shared),
@@ -69,10 +67,10 @@ class PolicyServerNode(InferenceNode):
             self._newest_version,
             experiment.policy_server_silence,
             # Where exploration depends on the place, simulators take turns in all of them.
-            rotates=not reads_queue,
+            rotates=not replay.is_queue,
             may_step=self._may_step,
         )
-        self._open_door(self._episodes, reads_queue)
+        self._open_door(self._episodes, replay.is_queue)
 
     def step(self) -> None:
         """Answers the requests that have arrived."""

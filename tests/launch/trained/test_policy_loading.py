@@ -142,7 +142,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
     for arguments, message in (
         (
             (old,),
-            f"the run in {old} is from before the specs of environments were saved: resume it, or load",
+            f"the run in {old} is from before the specs of environments were saved: resume it, which",
         ),
         ((tmp_path / "none",), f"there is no run in {tmp_path / 'none'}: it has no experiment.yaml"),
         ((tmp_path / "empty",), "there is no run in "),
