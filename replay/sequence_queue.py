@@ -66,6 +66,7 @@ class SequenceQueue:
     def window_weights(self, set_priorities: SetPriorities) -> None:
         return None
 
+    @property
     def element_size(self) -> int:
         """Sequences in an element of the dataset: a replica's share, or with a limit on the policy lag fewer."""
         share = self.batch_size // self.layout.replicas
