@@ -125,8 +125,8 @@ FEW_SECONDS = ["--max-seconds", "10", "--evaluation-episodes", "1", "--evaluatio
 def test_training_begins(words, folder):
     if "--dataset" in words:
         recorded = pathlib.Path(words[words.index("--dataset") + 1])
-        # Few environments, or none would end an episode of 200 steps.
-        of_td3 = ["Pendulum-v1", "--agent.replay.min-size", "500", "--actors", "1", "--envs-per-actor", "4"]
+        # Few environments, or none would end an episode of 200 steps; few learner steps, which nothing depends on.
+        of_td3 = ["Pendulum-v1", "--agent.replay.min-size", "2800", "--actors", "1", "--envs-per-actor", "4"]
         of_agent = {"ppo": ["CartPole-v1"], "td3": of_td3}[recorded.name]
         options = ["--max-steps", "3000", "--record-episodes", "true", "--run-dir", str(recorded)]
         call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
@@ -143,8 +143,8 @@ def test_what_starts_nothing_runs(words, folder):
 def stored_run(tmp_path_factory):
     """A short run with evaluations and checkpoints."""
     folder = tmp_path_factory.mktemp("stored")
-    limits = ["--max-steps", "4000", "--evaluate-every", "2000", "--agent.replay.min-size", "1000"]
-    call(["callboard", "train", "apex", "--env", "CartPole-v1", *limits, "--run-dir", "run"], folder)
+    limits = ["--max-steps", "4000", "--evaluate-every", "2000"]
+    call(["callboard", "train", "ppo", "--env", "CartPole-v1", *limits, "--run-dir", "run"], folder)
     return folder / "run"
 
 
