@@ -39,6 +39,10 @@ class TrainedPolicy:
     weights: str
 
 
+FrozenPolicy = TrainedPolicy
+"""Its name in Callboard 0.2, for scripts that import it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Snapshots:
     """Earlier versions of a policy that learns, as its opponents (self-play).
