@@ -17,6 +17,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment
 
 
+@pytest.mark.slow
 def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leaves_nothing(start, tmp_path):
     weights, metrics = [], []
     for name in ("a", "b"):

@@ -73,6 +73,7 @@ def test_a_node_that_cannot_be_started_says_why(worker, events, monkeypatch):
     assert "No module named 'no_such_module'" in how.error
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_launcher_that_is_killed(train):
     run = train("--max-steps", 10_000_000, "--actors", 1, "--evaluator", "false", "--stop-return", "null")
     run.wait_for_steps(1)
