@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from dm_env import specs
+from slow_cases import slow_but
 
 from callboard import environments
 from callboard.errors import CallboardError
@@ -12,6 +13,7 @@ GAMES = (
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
     *("heist", "jumper", "leaper", "maze", "miner", "ninja", "plunder", "starpilot"),
 )
+LIMITS = (("maze", 500), ("leaper", 500), ("climber", 1000), ("coinrun", 1000))
 STAND_STILL, RIGHT, RIGHT_AND_UP = 4, 7, 8
 
 
@@ -27,7 +29,7 @@ def run(environment, actions):
     return timesteps
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", slow_but(GAMES, "bigfish", "coinrun", "maze"))
 def test_every_game(game):
     environment = make(game, 3, distribution_mode="easy")
     assert environment.spec == EnvironmentSpec(
@@ -66,7 +68,7 @@ def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
     environment.close()
 
 
-@pytest.mark.parametrize("game, limit", [("maze", 500), ("leaper", 500), ("climber", 1000), ("coinrun", 1000)])
+@pytest.mark.parametrize("game, limit", slow_but(LIMITS, ("maze", 500), ("coinrun", 1000)))
 def test_time_limits_are_truncations(game, limit):
     # An agent that does not move ends an episode only in this way.
     environment = make(game, 8, num_levels=1, distribution_mode="easy")

@@ -6,22 +6,14 @@ import cloudpickle
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.node_processes.forkserver import ForkServer
+from callboard.launch.launchers.node_processes.forkserver import fork_process
 from callboard.launch.launchers.node_processes.node_process import ChildSettings, run_child
 from callboard.launch.launchers.supervision.supervisor import Exit
 from callboard.launch.nodes.node import NodeRules
 
 
-@pytest.fixture(scope="module")
-def server():
-    """A forkserver that has imported what nodes need."""
-    server = ForkServer()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def start(server, tmp_path):
+def start(tmp_path):
     """Starts a node that runs a function of its context; returns the process."""
 
     def start_node(run):
@@ -33,7 +25,7 @@ def start(server, tmp_path):
                 run(context)
 
         settings = ChildSettings(Own(), uuid.uuid4().hex, 5, str(tmp_path / "own.log"), str(tmp_path / "tmp"))
-        return server.fork(run_child, cloudpickle.dumps(settings))
+        return fork_process(run_child, cloudpickle.dumps(settings))
 
     return start_node
 
