@@ -285,11 +285,11 @@ def _center_rate_limiters(checkpoint: pathlib.Path) -> None:
     for record in tf.data.TFRecordDataset(str(path), compression_type=_COMPRESSION):
         table = checkpoint_pb2.PriorityTableCheckpoint.FromString(record.numpy())
         limiter = table.rate_limiter
-        first_samples = limiter.samples_per_insert * limiter.min_size_to_sample
+        middle = (limiter.min_diff + limiter.max_diff) / 2
         # Items read from a queue are gone, so the limiter of a queue is already correct.
         read_once = table.max_times_sampled > 0
         if not read_once and limiter.insert_count >= limiter.min_size_to_sample:
-            limiter.sample_count = max(0, round(limiter.insert_count * limiter.samples_per_insert - first_samples))
+            limiter.sample_count = max(0, round(limiter.insert_count * limiter.samples_per_insert - middle))
         tables.append(table.SerializeToString())
     path.unlink()  # It may be a hard link, whose target must not change.
     with tf.io.TFRecordWriter(str(path), _COMPRESSION) as writer:

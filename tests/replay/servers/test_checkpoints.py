@@ -87,9 +87,11 @@ def test_a_restored_shard_holds_what_it_held(tmp_path):
     server.stop()
 
 
-def test_learning_continues_after_a_restore_without_new_inserts(tmp_path):
+@pytest.mark.parametrize("buffer", [40.0, None])
+def test_learning_continues_after_a_restore_without_new_inserts(tmp_path, buffer):
     """A learner that had sampled as much as the ratio allowed may sample again: its last samples were lost with it."""
-    server, replay, table = start(tmp_path)
+    limits = dataclasses.replace(LIMITS, error_buffer=buffer)
+    server, replay, table = start(tmp_path, limits)
     write(replay, timesteps=9)
     while table.can_sample(1):
         priorities(replay, 1)
@@ -98,7 +100,7 @@ def test_learning_continues_after_a_restore_without_new_inserts(tmp_path):
     assert ShardSaver(replay, tmp_path).save()
     server.stop()
 
-    server, replay, _ = start(tmp_path)
+    server, replay, _ = start(tmp_path, limits)
     error, lowest, highest = error_of(replay)
     assert error == pytest.approx((lowest + highest) / 2, abs=1)
     dataset = shard_dataset(SampledTable(replay, "replay", WindowFormat(LAYOUT, 2).signature(), 0.6), 0, BATCH)
