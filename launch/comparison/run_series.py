@@ -178,7 +178,8 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
         directory.write_settings(cells)
         before = directory.read_progress()
         planned = {cell.run_name(seed): (cell, seed) for cell in cells for seed in cell.seeds}
-        ends = {name: before.get(name) for name in planned}
+        # A run whose directory was deleted is made again.
+        ends = {name: before.get(name) if directory.run(name).is_dir() else None for name in planned}
         directory.write_progress({**before, **ends})
         stopped_by = None
         for number, (name, (cell, seed)) in enumerate(planned.items(), 1):

@@ -126,6 +126,8 @@ class EpisodeServer:
         self._ended_episodes: list[Episode] = []
         self._next_look = 0.0
         self._closed = False
+        self.when_answered: Callable[[], object] = lambda: None
+        """Called after requests have been answered, all of a batch at once, in the thread that calls `serve_once`."""
         self.environment_steps = 0
         """Actions that were executed, as far as simulators have reported it."""
         self.episodes = 0
@@ -161,6 +163,7 @@ class EpisodeServer:
         if now >= self._next_look:
             self._next_look = now + _LOOK_SECONDS
             self._cut_off_silent(now)
+        self.when_answered()
 
     def take_ended(self) -> list[Episode]:
         """Returns the episodes that have ended since the last call."""
@@ -177,6 +180,7 @@ class EpisodeServer:
                 _fail(waiting, _CLOSED)
         for pending in self._batcher.next_batch(0.0):
             _fail(pending.result, _CLOSED)
+        self.when_answered()
         for place in self._made:
             place.close()
 

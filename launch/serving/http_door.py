@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -88,6 +89,9 @@ class HttpDoor:
         self._limits: dict[Any, RateLimit] = {}
         """By the address and port of the other side; the newest."""
         self._loop = asyncio.new_event_loop()
+        self._answered_requests: deque[asyncio.Future[None]] = deque()
+        """Requests whose answers have not been sent yet; the serving thread appends to it."""
+        episodes.when_answered = self._wake
         self._closed = asyncio.Event()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy-server", daemon=True)
@@ -261,21 +265,44 @@ class HttpDoor:
         most = timesteps * self._wire.most_bytes
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
-        try:
-            body = await asyncio.wait_for(request.read(), _BODY_SECONDS)
-        except asyncio.TimeoutError as error:
-            raise RefusedRequest(408, "too_slow", f"the body took more than {_BODY_SECONDS:g} seconds") from error
+        if request.content.is_eof():  # As nearly always: the body has come with the headers.
+            body = await request.read()
+        else:
+            body = await self._slow_body(request)
         if len(body) > most:
             raise web.HTTPRequestEntityTooLarge(most, len(body))
         return parse_body(body, request.content_type == _BINARY)
 
+    async def _slow_body(self, request: web.Request) -> bytes:
+        try:
+            return await asyncio.wait_for(request.read(), _BODY_SECONDS)
+        except asyncio.TimeoutError as error:
+            raise RefusedRequest(408, "too_slow", f"the body took more than {_BODY_SECONDS:g} seconds") from error
+
     async def _answered(self, request: StepRequest) -> Any:
         """Returns the action for a timestep, or None at the end of an episode."""
-        future = asyncio.wrap_future(self._episodes.submit(request))
-        done, _ = await asyncio.wait([future], timeout=ANSWER_SECONDS)
-        if not done:
-            raise RefusedRequest(503, "wait", "the learner or replay is not ready: send the same request again")
-        return future.result()
+        result = self._episodes.submit(request)
+        answered = self._loop.create_future()
+        result.add_done_callback(lambda _: self._answered_requests.append(answered))
+        if not result.done():
+            patience = self._loop.call_later(ANSWER_SECONDS, _give_up, answered)
+            try:
+                await answered
+            finally:
+                patience.cancel()
+        return result.result()
+
+    def _wake(self) -> None:
+        """Has the answers of a batch sent, with one wake-up for all of them."""
+        if self._answered_requests:
+            with contextlib.suppress(RuntimeError):  # The loop has closed.
+                self._loop.call_soon_threadsafe(self._send_answers)
+
+    def _send_answers(self) -> None:
+        while self._answered_requests:
+            answered = self._answered_requests.popleft()
+            if not answered.done():
+                answered.set_result(None)
 
     def _read(self, fields: dict[str, Any], rest: memoryview) -> StepRequest:
         for name in fields:
@@ -315,6 +342,13 @@ class HttpDoor:
 
     async def _show_health(self, request: web.Request) -> web.Response:
         return _answer({"status": "ok", "version": __version__, **self._health()})
+
+
+def _give_up(answered: "asyncio.Future[None]") -> None:
+    if not answered.done():
+        answered.set_exception(
+            RefusedRequest(503, "wait", "the learner or replay is not ready: send the same request again")
+        )
 
 
 def _answer(content: dict[str, Any], status: int = 200) -> web.Response:

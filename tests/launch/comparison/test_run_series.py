@@ -1,6 +1,7 @@
 """A series of runs: what is run, skipped and resumed, what fails, and how it is stopped."""
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -103,6 +104,15 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(directory,
     assert outcome.exit_code == 0 and said[0] == "run 1 of 3, a/seed-1, is already finished"
     assert processes.started[0][:2] == ["train", "--resume"] and "--recipe" not in processes.started[0]
     assert processes.names() == ["a/seed-2"]
+
+
+def test_a_finished_run_whose_directory_was_deleted_is_made_again(directory, processes):
+    run(directory)
+    processes.names()
+    shutil.rmtree(directory.run("a/seed-2"))
+    outcome, said = run(directory)
+    assert processes.names() == ["a/seed-2"] and outcome.exit_code == 0
+    assert said[1] == "run 2 of 3: a/seed-2"
 
 
 def test_a_signal_stops_the_series_and_the_run_is_resumed_later(directory, processes):

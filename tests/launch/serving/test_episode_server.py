@@ -210,6 +210,18 @@ def test_requests_of_several_episodes_share_a_forward_pass():
     assert served.batches == [[0, 1, 2]]
 
 
+def test_the_answers_of_a_batch_are_announced_together():
+    served, announced = Served(places=3), []
+    futures = []
+    served.server.when_answered = lambda: announced.append([future.done() for future in futures])
+    futures += [served.server.submit(StepRequest(name, 0, np.zeros(1, np.float32))) for name in "abc"]
+    served.server.serve_once()
+    assert announced[0] == [True] * 3
+    futures += [served.server.submit(StepRequest("d", 4, np.zeros(1, np.float32)))]
+    served.server.close()
+    assert all(announced[-1])
+
+
 def test_a_slow_episode_does_not_hold_up_others():
     served = Served()
     served.answer("slow", 0)

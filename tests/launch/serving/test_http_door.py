@@ -325,6 +325,15 @@ def test_a_server_that_closes_keeps_no_client_waiting():
         assert isinstance(waiting.exception(5.0), ServerError | ServerUnreachable)
 
 
+def test_a_request_that_cannot_be_answered_yet_is_to_be_sent_again(monkeypatch):
+    monkeypatch.setattr("callboard.launch.serving.http_door.ANSWER_SECONDS", 0.1)
+    with opened(answers=False) as served:
+        status, answer = send(served.url, BEGIN)
+        assert (status, answer["code"]) == (503, "wait")
+        served.episodes.serve_once()
+        assert send(served.url, BEGIN)[0] == 503 and served.episodes.open_episodes == 1
+
+
 def test_an_address_that_is_taken():
     with opened() as served, pytest.raises(CallboardError, match="cannot listen"):
         served.door.start()
