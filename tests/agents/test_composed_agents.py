@@ -11,7 +11,6 @@ from update_on_replicas import BATCH, random_sample
 
 from callboard.action_masks import choice_sizes
 from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.learning.fast_function import eager_functions
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
 from callboard.nested_settings import from_values
@@ -49,10 +48,7 @@ VALUES = {
 AUTOREGRESSIVE = {"ppo, autoregressive": ("ppo", {**_PPO, "network.autoregressive": True}, 5)}
 
 
-@pytest.fixture(autouse=True)
-def without_compilation():
-    with eager_functions():
-        yield
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 def cases(*tables):

@@ -9,7 +9,6 @@ from small_worlds import layout_of
 from update_on_replicas import BATCH, random_sample
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.learning.fast_function import eager_functions
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
 from callboard.nested_settings import from_values
@@ -53,10 +52,7 @@ CASES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def without_compilation():
-    with eager_functions():
-        yield
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 each_case = pytest.mark.parametrize("name, settings, length", CASES.values(), ids=CASES)

@@ -28,6 +28,8 @@ from callboard.networks import stateless_random as noise
 from callboard.networks.random_streams import Stream
 from callboard.specs import EnvironmentSpec
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 def spec_of(shape=(2,), low: Any = -1.0, high: Any = 1.0, dtype: Any = np.float32) -> EnvironmentSpec:
     return EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray(shape, dtype, low, high))

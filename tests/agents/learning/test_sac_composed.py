@@ -13,7 +13,6 @@ from small_worlds import layout_of
 from update_on_replicas import BATCH, random_sample
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.learning.fast_function import eager_functions
 from callboard.agents.sac import Sac
 from callboard.data import Timestep
 from callboard.nested_settings import from_values
@@ -29,10 +28,7 @@ PARTS = ActionParts(BOUNDED)
 SMALL = {"batch_size": BATCH, "network.hidden_sizes": (4,)}
 
 
-@pytest.fixture(autouse=True)
-def without_compilation():
-    with eager_functions():
-        yield
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 def made(spec, **settings):
