@@ -66,7 +66,7 @@ class Network(tf.Module):
           core: a `recurrent.Core`.
           head: maps features `[N, F']` to outputs, a nest of `[N, ...]`.
           previous_inputs: whether `Inputs.previous_action` and `Inputs.previous_reward` are appended to the torso's
-            features (actions as in `flatten.flat_features`).
+            features: actions as in `flatten.flat_features`, a reward r as sign(r) log(1 + |r|).
           normalizer: normalizes observations before the torso; None leaves them unchanged.
           check_outputs: raises `CallboardError` if the head's outputs are not what they should be; None for no check.
           name: name of the module.
@@ -176,6 +176,8 @@ class Network(tf.Module):
             raise ValueError("this network needs the previous action and reward; the inputs hold none")
         action = flat_features(self.spec.action, inputs.previous_action, features.dtype)
         reward = tf.cast(inputs.previous_reward, features.dtype)
+        # Rewards of any size are features of a size that the layers above can use.
+        reward = tf.sign(reward) * tf.math.log1p(tf.abs(reward))
         previous = tf.concat([action, reward[:, tf.newaxis]], axis=-1)
         previous = tf.where(first[:, tf.newaxis], tf.zeros_like(previous), previous)
         return tf.concat([features, previous], axis=-1)

@@ -213,7 +213,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
         it; otherwise they are independent of each other, given the observation.
       shared: whether policy and value share torso and core; otherwise each has its own.
       previous_inputs: whether the core, or the head without one, also sees the previous action and the previous reward,
-        which is not clipped.
+        r as sign(r) log(1 + |r|).
       normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
         of the observations in the learner's batches.  Byte images are not normalized.
       critic_state: part of the observation, by its key, that the value sees and the policy does not, such as `state` of
@@ -273,7 +273,8 @@ class RecurrentQNetworkSettings(CoreSettings, QNetworkSettings):
     """Settings of a network with a memory that outputs action values.
 
     Attributes:
-      previous_inputs: whether the core also sees the previous action and the previous reward, which is not clipped.
+      previous_inputs: whether the core also sees the previous action and the previous reward r, as
+        sign(r) log(1 + |r|).
     """
 
     core: str = "lstm"

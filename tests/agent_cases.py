@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agent_case import AgentCase
-from small_updates import CLIPPED, PLAIN, SAC_EPSILON, SAC_RATES, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
+from small_updates import CLIPPED, PLAIN, RAW, SAC_EPSILON, SAC_RATES, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
 
 CARTPOLE = ("CartPole-v1", 475, 400_000)
 PENDULUM = ("Pendulum-v1", -200, 20_000)
@@ -181,6 +181,7 @@ AGENT_CASES = (
             # It has Ape-X's priorities and a core such as IMPALA's.
             "r2d2": SmallUpdate(
                 {
+                    **RAW,
                     **SMALL,
                     **CLIPPED,
                     "n_step": 2,
@@ -232,13 +233,13 @@ AGENT_CASES = (
         changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
         small_updates={
             "sac": SmallUpdate(
-                {**SIZES, **SAC_EPSILON, **SAC_RATES},
+                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
                 transitions=1,
                 continuous=True,
             ),
             # The losses differ, and the rest is the same.
             "sac-discrete": SmallUpdate(
-                {**SIZES, **SAC_EPSILON, **SAC_RATES},
+                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
                 transitions=1,
                 slow=True,
             ),
@@ -295,6 +296,7 @@ AGENT_CASES = (
             # It has D4PG's critic, and a third loss as SAC.
             "dmpo": SmallUpdate(
                 {
+                    **RAW,
                     **SIZES,
                     "n_step": 3,
                     "atoms": 5,
@@ -460,6 +462,7 @@ AGENT_CASES = (
             # It has SAC's parts.
             "td3": SmallUpdate(
                 {
+                    **RAW,
                     **SIZES,
                     "actor_optimizer.epsilon": 1.0,
                     "critic_optimizer.epsilon": 1.0,

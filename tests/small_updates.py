@@ -13,12 +13,14 @@ SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", 
 SAC_RATES = {
     f"{part}_optimizer.learning_rate": rate for part, rate in (("actor", 0.1), ("critic", 0.2), ("temperature", 0.3))
 }
-PLAIN = {"normalize_rewards": False, "optimizer.name": "rmsprop"}
+RAW = {"normalize_rewards": False}
+PLAIN = {**RAW, "optimizer.name": "rmsprop"}
 CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
 
 SMALL_APEX: dict[str, Any] = {
     **SMALL,
     **CLIPPED,
+    **RAW,
     "n_step": 3,
     "updates_per_call": 1,
     "network.stream_size": 0,
@@ -29,6 +31,7 @@ SMALL_TEAM: dict[str, Any] = {
     **SMALL,
     "network.normalize_observations": False,
     **CLIPPED,
+    **RAW,
     "burn_in": 2,
     "trace_length": 6,
     "period": 3,

@@ -10,9 +10,7 @@ from ...data import Sample
 from ...networks.normalization import RunningNormalizer
 from ...transitions import valid_transitions
 from ..losses.prioritization import importance_weights
-
-_LARGEST = 10.0
-"""Standard deviations of the return beyond which normalized rewards are clipped."""
+from ..settings.reward_settings import LARGEST_REWARD
 
 
 class RewardNormalizer(RunningNormalizer):
@@ -27,7 +25,7 @@ class RewardNormalizer(RunningNormalizer):
 
     def __call__(self, reward: Any) -> tf.Tensor:
         """Normalizes rewards `[...]`."""
-        return tf.clip_by_value(self.divide_by_deviation(reward), -_LARGEST, _LARGEST)
+        return tf.clip_by_value(self.divide_by_deviation(reward), -LARGEST_REWARD, LARGEST_REWARD)
 
     def deviations(self, batch_size: Any) -> tf.Tensor:
         """Returns the standard deviation of returns `[B]`, the same for all; 1 before the first update."""
@@ -56,7 +54,7 @@ def with_normalized_rewards(record: Any, deviation: Any) -> Any:
     """
     if isinstance(deviation, tuple):
         return record
-    return record._replace(reward=np.clip(record.reward / deviation[:-1], -_LARGEST, _LARGEST))
+    return record._replace(reward=np.clip(record.reward / deviation[:-1], -LARGEST_REWARD, LARGEST_REWARD))
 
 
 def make_reward_normalizer(agent: Any) -> RewardNormalizer | None:

@@ -32,6 +32,7 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).  None for
         up to 8 where observations are small, not more than are due after two timesteps of all environments.
       discount: γ.
+      normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_period: learner steps between updates of the target network.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1].
@@ -64,6 +65,7 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt | None = None
     discount: UnitInterval = 0.99
+    normalize_rewards: bool = True
     target_update_period: PositiveInt = 200
     huber: PositiveFloat | None = 1.0
     distribution: Distribution = "none"

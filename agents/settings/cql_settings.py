@@ -3,7 +3,7 @@
 import dataclasses
 
 from ...networks.network_settings import ActorCriticSettings
-from ...setting_types import NonNegativeFloat, PositiveInt
+from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt
 from ..optimizer_settings import OptimizerSettings
 from .sac_settings import SacSettings
 
@@ -20,6 +20,8 @@ class CQLSettings(SacSettings):
       network: see `ActorCriticSettings`.
     """
 
+    normalize_rewards: bool = False
+    temperature: PositiveFloat = 1.0
     conservative_weight: NonNegativeFloat = 5.0
     action_samples: PositiveInt = 10
     actor_optimizer: OptimizerSettings = OptimizerSettings(

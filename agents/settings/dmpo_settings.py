@@ -23,25 +23,27 @@ class DMPOSettings(DistributionalCriticSettings):
     `initial_alpha_mean` and `initial_alpha_stddev` are before it.  docs/defaults.md compares all defaults with Acme's.
 
     Attributes:
+      normalize_rewards: see `RewardSettings`; not in Acme.
       action_samples: actions that are sampled from the target policy at an observation (N).
       epsilon: bound of the KL divergence of the improved policy from the target policy (ε), kept by the temperature.
       epsilon_mean: bound of the divergence of each component of an action due to the policy's mean (ε_μ).
       epsilon_stddev: bound of that due to its standard deviation (ε_σ).
       action_penalization: whether actions beyond the bounds have a cost, as in MO-MPO (Abdolmaleki et al. 2020).
       epsilon_penalty: ε of the improved policy by that cost.
-      initial_temperature: of both improved policies.
+      initial_temperature: of both improved policies; Acme's is 10, for rewards as they are.
       initial_alpha_mean: of the multipliers of the constraints on the mean.
       initial_alpha_stddev: of those on the standard deviation.
       dual_optimizer: of the dual variables, whose gradients are not clipped.
     """
 
+    normalize_rewards: bool = True
     action_samples: PositiveInt = 20
     epsilon: PositiveFloat = 0.1
     epsilon_mean: PositiveFloat = 0.0025
     epsilon_stddev: PositiveFloat = 1e-6
     action_penalization: bool = True
     epsilon_penalty: PositiveFloat = 0.001
-    initial_temperature: FiniteFloat = 10.0
+    initial_temperature: FiniteFloat = 1.0
     initial_alpha_mean: FiniteFloat = 10.0
     initial_alpha_stddev: FiniteFloat = 1000.0
     actor_optimizer: OptimizerSettings = _adam(1e-4)

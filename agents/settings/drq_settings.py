@@ -34,6 +34,7 @@ class DrQSettings(SacSettings):
     target_update_period: PositiveInt = 2
     policy_delay: PositiveInt = 2
     temperature: PositiveFloat = 0.1
+    normalize_rewards: bool = False
     frame_stack: PositiveInt = 3
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM

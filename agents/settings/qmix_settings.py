@@ -27,6 +27,7 @@ class QmixSettings(RewardSettings, ExplorationSettings):
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
+      normalize_rewards: see `RewardSettings`; not in the paper.
       epsilon: exploration rate of every member of the first environment's team, or a schedule of it.  A single
         environment explores at this rate.
       target_update_period: learner steps between updates of the target networks.
@@ -47,6 +48,7 @@ class QmixSettings(RewardSettings, ExplorationSettings):
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
+    normalize_rewards: bool = True
     target_update_period: PositiveInt = 100
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=5e-4, epsilon=1e-5, max_gradient_norm=40.0)
     replay: ReplaySettings = ReplaySettings(size=20_000, min_size=200, samples_per_insert=32.0)

@@ -32,6 +32,7 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       priority_eta: η, weight of the largest TD error in a priority; the mean TD error has weight 1 - η.
       discount: γ.
+      normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_period: learner steps between updates of the target network.
       rescale_values: whether the network learns rescaled values h(Q) instead of Q.
       optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` apply to gradients of a loss that is a sum
@@ -50,6 +51,7 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
     updates_per_call: PositiveInt = 1
     priority_eta: UnitInterval = 0.9
     discount: UnitInterval = 0.99
+    normalize_rewards: bool = True
     target_update_period: PositiveInt = 100
     rescale_values: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=1e-3, epsilon=1e-3, max_gradient_norm=40.0)

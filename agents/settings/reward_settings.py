@@ -4,6 +4,9 @@ import dataclasses
 
 from ...setting_types import PositiveFloat, UnitInterval
 
+LARGEST_REWARD = 10.0
+"""Standard deviations of the return beyond which normalized rewards are clipped."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardSettings:

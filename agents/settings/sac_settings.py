@@ -31,10 +31,11 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       hold: timesteps for which an exploratory action is repeated before the next one is sampled, or until a mask
         forbids it.
       discount: γ.
+      normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_rate: τ, the fraction of the distance to the critics that the target critics move in an update.
       target_update_period: learner steps between updates of the target critics.
       policy_delay: learner steps from one update of the policy, and of α, to the next.
-      temperature: initial α, the weight of entropy relative to rewards.
+      temperature: initial α, the weight of entropy relative to rewards, which are normalized by default.
       target_entropy: entropy, in nats, to which α drives the policy over actions scaled to [-1, 1]; None for minus the
         number of action components.  With A discrete actions it is at most log A, and None stands for 0.5 log A,
         where A counts the actions that are legal in the observation.  With several parts it is that of all together.
@@ -51,10 +52,11 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     updates_per_call: PositiveInt = 1
     hold: PositiveInt = 1
     discount: UnitInterval = 0.99
+    normalize_rewards: bool = True
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
     target_update_period: PositiveInt = 1
     policy_delay: PositiveInt = 1
-    temperature: PositiveFloat = 1.0
+    temperature: PositiveFloat = 0.01
     target_entropy: FiniteFloat | None = None
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM

@@ -25,6 +25,7 @@ class TD3BCSettings(TD3Settings):
       network: see `ActorCriticSettings`.
     """
 
+    normalize_rewards: bool = False
     batch_size: PositiveInt = 256
     value_weight: PositiveFloat = 2.5
     actor_optimizer: OptimizerSettings = _ADAM

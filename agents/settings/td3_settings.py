@@ -28,6 +28,7 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
+      normalize_rewards: see `RewardSettings`; not in the paper.
       exploration_noise: standard deviation of the Gaussian noise of actors, in units of half the range of an action.
       target_noise: standard deviation of the noise that smooths the target policy's actions, in the same unit; 0 for
         no smoothing.
@@ -45,6 +46,7 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
+    normalize_rewards: bool = True
     exploration_noise: NonNegativeFloat = 0.1
     target_noise: NonNegativeFloat = 0.2
     target_noise_clip: NonNegativeFloat = 0.5

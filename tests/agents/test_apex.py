@@ -28,6 +28,7 @@ from callboard.specs import zeros
 
 layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)
 SMALL: dict[str, Any] = {
+    "normalize_rewards": False,
     "batch_size": 8,
     "updates_per_call": 1,
     "replay.size": 500,
@@ -238,6 +239,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
         Apex,
         {
             "n_step": n_step,
+            "normalize_rewards": False,
             "batch_size": 60,
             "reward_clip": reward_clip,
             "huber": huber,

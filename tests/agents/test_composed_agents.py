@@ -27,6 +27,7 @@ _ON_POLICY = {
 }
 _PPO = {**_ON_POLICY, "epochs": 1, "minibatches": 1}
 _Q = {
+    "normalize_rewards": False,
     "batch_size": BATCH,
     "updates_per_call": 1,
     "network.hidden_sizes": (4,),

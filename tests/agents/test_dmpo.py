@@ -33,6 +33,7 @@ STEPS, ATOMS, LOW, HIGH, NUMBER = 2, 4, -3.0, 3.0, 3
 LINEAR = from_values(
     DMPO,
     {
+        "normalize_rewards": False,
         "n_step": STEPS,
         "batch_size": 8,
         "discount": 0.9,

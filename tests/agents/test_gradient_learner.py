@@ -21,7 +21,7 @@ from callboard.specs import EnvironmentSpec
 BATCH = 4
 UPDATES = 3
 OBSERVATION = dm_specs.Array((2,), np.float32)
-SMALL: dict[str, Any] = {"batch_size": BATCH, "network.hidden_sizes": (4,)}
+SMALL: dict[str, Any] = {"batch_size": BATCH, "normalize_rewards": False, "network.hidden_sizes": (4,)}
 AGENTS = {
     # The target network is updated in the middle of a call.
     "apex": (

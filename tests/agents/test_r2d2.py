@@ -29,6 +29,7 @@ LSTM = 2
 SMALL = from_values(
     R2D2,
     {
+        "normalize_rewards": False,
         "burn_in": 3,
         "trace_length": 7,
         "network.normalize_observations": False,
@@ -112,7 +113,8 @@ def looped_unroll(weights: list[np.ndarray], rows: list[dict[str, Any]], state: 
     hidden, cell = state
     values = []
     for row in rows:
-        previous = np.append(np.eye(ACTIONS)[row["previous_action"]], row["previous_reward"])
+        reward = row["previous_reward"]
+        previous = np.append(np.eye(ACTIONS)[row["previous_action"]], np.sign(reward) * np.log1p(abs(reward)))
         if row["first"]:
             hidden, cell, previous = 0 * hidden, 0 * cell, 0 * previous
         features = np.maximum(row["observation"] @ dense + dense_bias, 0)

@@ -94,6 +94,7 @@ DISCRETE_SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.Discr
 
 # The target of the entropy is the default for the discrete actions.
 COMMON = {
+    "normalize_rewards": False,
     "batch_size": 6,
     "target_update_rate": 0.3,
     "discount": 0.9,

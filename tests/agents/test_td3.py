@@ -31,6 +31,7 @@ LINEAR = from_values(
     TD3,
     {
         "batch_size": 6,
+        "normalize_rewards": False,
         "discount": 0.9,
         "target_noise": 0.4,
         "policy_delay": 2,

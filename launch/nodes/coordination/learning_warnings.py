@@ -8,6 +8,7 @@ from typing import Any
 import tree
 from dm_env import specs as dm_specs
 
+from ....agents.settings.reward_settings import LARGEST_REWARD
 from ....specs import MultiDiscreteArray
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
@@ -95,7 +96,9 @@ class _Value:
     def __init__(self, names: Callable[[str], str], agent: Any):
         self._names = names
         self._agent = agent
-        self._allowed = 1.0
+        self._longest = 1.0 / max(1e-6, 1.0 - agent.discount)
+        # Normalized rewards are clipped.
+        self._allowed = agent.reward_scale * LARGEST_REWARD * self._longest if agent.normalize_rewards else 1.0
         self._beyond = 0
 
     def __call__(self, row: Row) -> str:
@@ -104,11 +107,12 @@ class _Value:
         found, length = row.get(names("actor/episode_return")), row.get(names("actor/episode_length"))
         if value is None or found is None or not length:
             return ""
-        # After a time limit rewards continue, for 1 / (1 - discount) steps or so.
-        longer = max(1.0, 1.0 / max(1e-6, 1.0 - self._agent.discount) / length)
-        self._allowed = max(self._allowed, self._agent.reward_scale * abs(found) * longer)
+        if not self._agent.normalize_rewards:
+            # After a time limit rewards continue, for 1 / (1 - discount) steps or so.
+            longer = max(1.0, self._longest / length)
+            self._allowed = max(self._allowed, self._agent.reward_scale * abs(found) * longer)
         entropy = row.get(names("learner/temperature"), 0.0) * abs(row.get(names("learner/entropy"), 0.0))
-        allowed = self._allowed + entropy / max(1e-6, 1.0 - self._agent.discount)
+        allowed = self._allowed + entropy * self._longest
         self._beyond = self._beyond + 1 if abs(value) > _LARGE_VALUE * allowed else 0
         if self._beyond < _ROWS:
             return ""
@@ -169,7 +173,7 @@ def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
     if hasattr(agent, "temperature_optimizer"):
         metric = names("learner/temperature")
         checks.append(_Lasting(metric, _temperature(metric, agent.temperature)))
-    if hasattr(agent, "reward_scale") and hasattr(agent, "discount") and not agent.normalize_rewards:
+    if hasattr(agent, "reward_scale") and hasattr(agent, "discount"):
         checks.append(_Value(names, agent))
     if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
@@ -193,7 +197,7 @@ def _gradient(metric: str, clip: float, field: str, agent: Any) -> Callable[[lis
 
 def _temperature(metric: str, initial: float) -> Callable[[list[float]], str]:
     def line(values: list[float]) -> str:
-        grows = values[-1] > _HIGH_TEMPERATURE * initial and values[-1] > 1.5 * values[0]
+        grows = values[-1] > _HIGH_TEMPERATURE * max(1.0, initial) and values[-1] > 1.5 * values[0]
         if not grows:
             return ""
         return (

@@ -79,7 +79,7 @@ def test_replay_keeps_returns_that_are_discounted_as_the_agent_or_by_a_discount_
     agent, spec, _ = made(next(iter(case.small_updates)))
     layout = layout_of(spec)
     for changed, expected in (
-        ({"discount": 0.5}, None),
+        ({"discount": 0.5, "normalize_rewards": False}, None),
         ({"discount": 0.5, "normalize_rewards": True}, 0.5),
         ({"discount": 0.5, "normalize_rewards": True, "normalization_discount": 0.75}, 0.75),
         ({"discount": 0.5, "normalize_rewards": True, "normalization_discount": 0.0}, 0.0),

@@ -13,7 +13,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "batch_size": 128,
         "accumulate": 1,
         "reward_scale": 1.0,
-        "normalize_rewards": False,
+        "normalize_rewards": True,
         "normalization_discount": None,
         "updates_per_call": None,
         "discount": 0.99,
@@ -63,6 +63,7 @@ def test_values_survive_yaml():
     changed = {
         "n_step": 5,
         "epsilon_alpha": 0.0,
+        "normalize_rewards": False,
         "reward_clip": 1.0,
         "huber": None,
         "distribution": "quantile",

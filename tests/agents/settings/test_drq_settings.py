@@ -12,6 +12,7 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(DrQSettings) == {
         **values_of(SacSettings),
         **rates,
+        "normalize_rewards": False,
         "shift": 4,
         "augmentations": 2,
         "batch_size": 512,

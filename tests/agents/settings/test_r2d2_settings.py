@@ -17,7 +17,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "batch_size": 32,
         "accumulate": 1,
         "reward_scale": 1.0,
-        "normalize_rewards": False,
+        "normalize_rewards": True,
         "normalization_discount": None,
         "updates_per_call": 1,
         "priority_eta": 0.9,
@@ -63,6 +63,7 @@ def test_values_survive_yaml():
     changed = {
         "burn_in": 0,
         "rescale_values": False,
+        "normalize_rewards": False,
         "reward_clip": 1.0,
         "frame_stack": 4,
         "optimizer.max_gradient_norm": None,

@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(TD3Settings) == {
         "batch_size": 100,
         "reward_scale": 1.0,
-        "normalize_rewards": False,
+        "normalize_rewards": True,
         "normalization_discount": None,
         "accumulate": 1,
         "reward_clip": None,

@@ -13,8 +13,9 @@ from callboard.launch.nodes.coordination.learning_warnings import LearningWarnin
 from callboard.launch.run_directory.layout import RunDirectory
 
 
-def warnings_of(path: pathlib.Path, agent: str, env: str = "CartPole-v1", **settings) -> LearningWarnings:
-    experiment = Experiment(agent_class(agent)(), env=env, max_steps=100_000, **settings)
+def warnings_of(path: pathlib.Path, agent: str, evaluation_mode: str = "greedy", **settings) -> LearningWarnings:
+    made = agent_class(agent)(**settings)
+    experiment = Experiment(made, env="CartPole-v1", max_steps=100_000, evaluation_mode=evaluation_mode)
     return LearningWarnings(Run.of(experiment, check_experiment(experiment), RunDirectory(path)))
 
 
@@ -32,7 +33,7 @@ PROVOKED = {
         "apex",
         {"learner/gradient_norm": 65_000.0},
         {"learner/gradient_norm": lambda number: 65_000.0 if number % 19 else 30.0},
-        r"learner/gradient_norm stays above 100 .*\(6.5e\+04, clipped to 40\).* try agent.normalize_rewards true",
+        r"learner/gradient_norm stays above 100 .*\(6.5e\+04, clipped to 40\).* try a larger agent.optimizer.max",
     ),
     "entropy": (
         "impala",
@@ -44,13 +45,13 @@ PROVOKED = {
         "sac",
         {"learner/temperature": lambda number: 1.1**number},
         {"learner/temperature": 12.0},
-        r"learner/temperature grows without end .*at first 1\).* try a lower agent.target_entropy",
+        r"learner/temperature grows without end .*at first 0.01\).* try a lower agent.target_entropy",
     ),
     "value": (
         "sac",
         {"learner/value": -64_000.0, "actor/episode_return": -20.0, "actor/episode_length": 20.0},
-        {"learner/value": 150.0, "actor/episode_return": 20.0, "actor/episode_length": 20.0},
-        r"learner/value is -6.4e\+04, .* allow about 100: the values diverge; try lower learning rates",
+        {"learner/value": 1500.0, "actor/episode_return": 20.0, "actor/episode_length": 20.0},
+        r"learner/value is -6.4e\+04, .* allow about 1e\+03: the values diverge; try lower learning rates",
     ),
     "greedy": (
         "impala",
@@ -80,10 +81,14 @@ def test_evaluations_that_sample_are_not_compared(tmp_path):
     assert not lines_of(warnings, PROVOKED["greedy"][1])
 
 
-def test_values_that_are_not_those_of_rewards_are_not_compared(tmp_path):
-    assert not lines_of(warnings_of(tmp_path, "ppo"), PROVOKED["value"][1])
+def test_values_of_rewards_as_they_are_are_compared_with_the_returns(tmp_path):
+    warnings = warnings_of(tmp_path, "sac", normalize_rewards=False)
+    found = lines_of(warnings, {**PROVOKED["value"][1], "learner/value": 1500.0})
+    assert re.search(r"learner/value is 1.5e\+03, .* allow about 100:", found[0])
 
 
 def test_the_remedy_fits_what_is_set_already(tmp_path):
     ppo = lines_of(warnings_of(tmp_path, "ppo"), {"learner/gradient_norm": 65_000.0})
     assert "try a larger agent.optimizer.max_gradient_norm" in ppo[0]
+    apex = lines_of(warnings_of(tmp_path, "apex", normalize_rewards=False), {"learner/gradient_norm": 65_000.0})
+    assert "try agent.normalize_rewards true" in apex[0]
