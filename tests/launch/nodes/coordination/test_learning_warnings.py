@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+from typing import Literal
 
 import pytest
 
@@ -13,9 +14,9 @@ from callboard.launch.nodes.coordination.learning_warnings import LearningWarnin
 from callboard.launch.run_directory.layout import RunDirectory
 
 
-def warnings_of(path: pathlib.Path, agent: str, evaluation_mode: str = "greedy", **settings) -> LearningWarnings:
+def warnings_of(path: pathlib.Path, agent: str, mode: Literal["greedy", "sampled"] = "greedy", **settings):
     made = agent_class(agent)(**settings)
-    experiment = Experiment(made, env="CartPole-v1", max_steps=100_000, evaluation_mode=evaluation_mode)
+    experiment = Experiment(made, env="CartPole-v1", max_steps=100_000, evaluation_mode=mode)
     return LearningWarnings(Run.of(experiment, check_experiment(experiment), RunDirectory(path)))
 
 
@@ -77,7 +78,7 @@ def test_rows_without_new_learner_steps_do_not_count(tmp_path):
 
 
 def test_evaluations_that_sample_are_not_compared(tmp_path):
-    warnings = warnings_of(tmp_path, "impala", evaluation_mode="sampled")
+    warnings = warnings_of(tmp_path, "impala", mode="sampled")
     assert not lines_of(warnings, PROVOKED["greedy"][1])
 
 
