@@ -105,6 +105,7 @@ class Graph:
         """The agent's networks and learner, the replay kind's dataset and checkpoints.  Returns the first learner.
 
         The first publishes the weights, and serves those of policies that do not learn.  All together make each step.
+        `prepared_learner.prepare_learner` builds what they train.
         """
         peers = [lp.Address("peer") for _ in range(policy_run.experiment.learners)]
         first, *_ = [
@@ -150,7 +151,10 @@ class Graph:
         inference: dict[str, list[Any]],
         recorders: dict[str, Any],
     ) -> None:
-        """A batch of environments, and for each policy its weights and a replay writer, or a client of inference."""
+        """A batch of environments, and for each policy its weights and a replay writer, or a client of inference.
+
+        `prepared_actor.prepare_actor` builds them.
+        """
         acts_here = self._experiment.inference == "local"
         # Learners also serve the weights of policies that do not learn.
         needs_learners = acts_here or bool(set(self._experiment.policies) - set(learners))
@@ -174,7 +178,10 @@ class Graph:
         self.add("actor", 0, PolicyServerNode, self._run, index=0, rules=POLICY_SERVER_RULES, **shared)
 
     def add_evaluator(self, coordinator: Any, learners: dict[str, Any]) -> None:
-        """Environments of evaluations, all policies with the learners' weights, and the best of them so far."""
+        """Environments of evaluations, all policies with the learners' weights, and the best of them so far.
+
+        `prepared_evaluator.prepare_evaluator` builds them.
+        """
         self.add("evaluator", 0, EvaluatorNode, self._run, coordinator=coordinator, learners=learners)
 
 

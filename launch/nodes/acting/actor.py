@@ -4,30 +4,26 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ....agents.acting import BatchPolicy, Stepper
-from ....agents.agent import Agent, Mode, Policy
-from ....environments import BatchedEnvironment, environment_seeds
+from ....agents.agent import Policy
 from ....environments.multi_agent.policy_view import PolicyView
 from ....environments.recorded import EpisodeRecorder
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
 from ..episodes.joint_episodes import JointEpisode
 from ..node import NodeContext, NodeHandle
-from ..recorded.episode_sender import make_recorder
 from ..reports.messages import Report
-from .acting_environments import make_view
-from .compiled_policies import acting_policies
 from .environment_node import POLL_SECONDS, EnvironmentNode
-from .fixed_policies import fetch_trained_agents, make_fixed_policies
+from .fixed_policies import fetch_trained_agents
 from .opponents import Opponents
-from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
+from .policy_actors import LocalPolicyActor, PolicyActor
+from .prepared_actor import ActorHandles, prepare_actor
 
 
 class ActorNode(EnvironmentNode):
     """An actor for the environments from `index * envs_per_actor` on.
 
     `policy_actors` act for the policies that learn: with central inference each through its inference node, and
-    otherwise here, as all others do.
+    otherwise here, as all others do.  `prepare_actor` builds what the node consists of.
 
     Args:
       context: context of the node.
@@ -53,11 +49,7 @@ class ActorNode(EnvironmentNode):
         recorders: Mapping[str, NodeHandle],
     ):
         super().__init__(context, run, index, coordinator)
-        self._plan = run.plan()
-        self._learners = learners
-        self._replays = replays
-        self._inference = inference
-        self._recorder_handles = recorders
+        self._handles = ActorHandles(learners, replays, inference, recorders)
         self._recorders: dict[str, EpisodeRecorder] = {}
         self._actors: dict[str, PolicyActor] = {}
         self._fixed: dict[str, BatchPolicy] = {}
@@ -74,57 +66,36 @@ class ActorNode(EnvironmentNode):
         return self._actors[policy].items_written
 
     def setup(self) -> None:
-        self.context.progress.works_slowly("building networks")
-        incarnation = self.reporter.incarnation()
+        context, reporter = self.context, self.reporter
+        context.progress.works_slowly("building networks")
+        incarnation = reporter.incarnation()
         if incarnation is None:
             return
-        experiment, plan = self._experiment, self._plan
-        saved = fetch_trained_agents(plan, self._learners.values(), self.context)
-        if saved is None:
+        trained = fetch_trained_agents(self._run.plan(), self._handles.learners.values(), context)
+        if trained is None:
             return
-        self.context.progress.works_slowly("building networks")
-        fixed = make_fixed_policies(experiment, plan, saved, _training_mode)
-        envs = experiment.envs_per_actor
-        self._fixed = acting_policies(plan, fixed, experiment.seed, self.first_slot, envs, incarnation)
-        variables = {name: policy.variables for name, (policy, _) in fixed.items()}
-        self._opponents = Opponents(list(self._learners.values()), variables, self.context)
-        environment = self.make_environment(incarnation)
-        self.context.progress.works_slowly("building networks")
-        actors = {name: self._make_actor(name, incarnation) for name in self._run.policies}
+        prepared = prepare_actor(context, reporter, self._run, self._index, incarnation, trained, self._handles)
+        self.take_environments(prepared.environments)
+        self._fixed, self._opponents, self._recorders = prepared.fixed, prepared.opponents, prepared.recorders
+        self._view = prepared.environments.view
         self.begin_reports()
-        local = [actor for actor in actors.values() if isinstance(actor, LocalPolicyActor)]
+        local = [actor for actor in prepared.actors.values() if isinstance(actor, LocalPolicyActor)]
         if not all(actor.wait_for_weights() for actor in local) or not self._opponents.wait():
             return
-        shards = [of_policy[self._layout.shard_of(self._index)].name for of_policy in self._replays.values()]
-        if not self.reporter.wait_for(*(node.name for node in self._inference.values()), *shards):
+        shard = self._layout.shard_of(self._index)
+        shards = [shards_of_policy[shard].name for shards_of_policy in self._handles.replays.values()]
+        if not reporter.wait_for(*(node.name for node in self._handles.inference.values()), *shards):
             return
-        self.context.progress.works_slowly("connecting to replay")
+        context.progress.works_slowly("connecting to replay")
         for actor in local:
             actor.connect()
         self.take_task()
-        stepper = Stepper(environment)
-        for name, handle in self._recorder_handles.items():
-            self._recorders[name] = self._make_recorder(name, handle, incarnation)
-        self._begin(stepper, actors)
-        self._actors, self._stepper = actors, stepper
+        stepper = Stepper(prepared.environments.batch)
+        self._begin(stepper, prepared.actors)
+        self._actors, self._stepper = prepared.actors, stepper
         logging.info("first action")
-        if not self.context.cooperative:
+        if not context.cooperative:
             self._opponents.fetch_in_background()
-
-    def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
-        assert self._opponents is not None
-        environment, self._view = make_view(
-            experiment,
-            "actor",
-            self.first_slot,
-            experiment.envs_per_actor,
-            self._plan,
-            self._opponents.choose,
-            incarnation,
-            # All actors see the same kind of environment: one of them is enough on the screen.
-            self.context.notify if self._index == 0 else logging.warning,
-        )
-        return environment
 
     def step(self) -> None:
         """Takes one timestep if all policies can act and the run's step limit allows it."""
@@ -192,30 +163,6 @@ class ActorNode(EnvironmentNode):
         steps = {metric_of(name, "agent_steps"): count for name, count in self._agent_steps.items()}
         return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
 
-    def _make_actor(self, name: str, incarnation: int) -> PolicyActor:
-        policy_run = self._run.of_policy(name)
-        if name in self._inference:
-            return RemotePolicyActor(policy_run, self._index, incarnation, self.context, self._inference[name])
-        return LocalPolicyActor(
-            policy_run,
-            self._index,
-            incarnation,
-            self.context,
-            self._learners[name],
-            self.replay_handle(self._replays[name]),
-            lambda learner: self.seconds_short_of_data(learner, name),
-            # Where all learners have made their last steps, the run ends.
-            lambda: self.has_finished(name) and not self.reporter.state.stopping,
-        )
-
-    def _make_recorder(self, name: str, handle: NodeHandle, incarnation: int) -> EpisodeRecorder:
-        layout = self._run.of_policy(name).layout
-        seeds: list[int | None] = [None] * layout.envs_per_actor
-        if len(self._plan.mapping.policies_of) == 1:
-            # Several agents share the seed of their environment, which is then not theirs alone.
-            seeds = list(environment_seeds(self._experiment.seed, "actor", self.first_slot, len(seeds), incarnation))
-        return make_recorder(self.context, layout.spec, seeds, handle)
-
     def _begin(self, stepper: Stepper, actors: Mapping[str, PolicyActor]) -> None:
         assert self._view is not None
         timesteps = self._view.split(stepper.timestep)
@@ -223,8 +170,3 @@ class ActorNode(EnvironmentNode):
             actor.begin(timesteps[name])
         for name, recorder in self._recorders.items():
             recorder.begin(timesteps[name])
-
-
-def _training_mode(agent: Agent) -> Mode:
-    """Returns how a fixed policy acts in training: with random actions if its agent learns a distribution of them."""
-    return "sample" if "sample" in agent.modes() else "evaluate"

@@ -7,19 +7,17 @@ from typing import Any
 from ....agents.acting import Episode, Stepper
 from ....agents.agent import Policy
 from ....environments import BatchedEnvironment
-from ....environments.batches.episode_metrics import parse_episode_metrics
 from ....errors import CallboardError, one_line
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
-from ..episodes.callback_calls import CallbackCalls, callback_run
+from ..episodes.callback_calls import CallbackCalls
 from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.metric_windows import EpisodeValues, report_episodes
 from ..node import NodeContext, NodeHandle
-from ..progress import MarkedEnvironment
 from ..reports.messages import ControlState, Report
 from ..reports.reporting import ReportingNode
 from ..reports.step_budget import StepLease
 from .actor_view import ActorView
+from .prepared_actor import ActorEnvironments
 
 POLL_SECONDS = 0.005
 """Interval at which an actor that has to wait checks whether it may continue."""
@@ -68,44 +66,9 @@ class EnvironmentNode(ReportingNode):
         """Returns the number of items written to the replay of a policy; the name is empty if the run has one."""
         raise NotImplementedError
 
-    def make_environment(self, incarnation: int) -> BatchedEnvironment:
-        """Makes the environments of an incarnation of this node; `finish` closes them."""
-        self.context.progress.works_slowly("making environments")
-        environment = self._make_pictured(incarnation)
-        if self._experiment.watches_episodes:
-            self._calls = CallbackCalls(
-                self._experiment.callbacks, callback_run(self.context.name, self._run, self.reporter)
-            )
-            self._watched = WatchedEnvironment(
-                environment,
-                parse_episode_metrics(self._experiment.episode_metrics),
-                self._calls,
-                self.first_slot,
-                self.context.notify if self._index == 0 else lambda text: None,
-            )
-        self._environment = MarkedEnvironment(self._watched or environment, self.context.progress)
-        return self._environment
-
-    def _make_pictured(self, incarnation: int) -> BatchedEnvironment:
-        experiment = self._experiment
-        if self._index or (experiment.render is None and experiment.training_video_every is None):
-            return self.make_batch(experiment, incarnation)
-        # Takes long to import.
-        from ...trained.video import made_with_pictures
-        from ..episodes.training_pictures import with_pictures
-
-        environment = made_with_pictures(experiment, lambda drawing: self.make_batch(drawing, incarnation))
-        return with_pictures(
-            environment,
-            experiment,
-            self._run.directory,
-            lambda: self.reporter.state.environment_steps,
-            self.context.notify,
-        )
-
-    def make_batch(self, experiment: Experiment, incarnation: int) -> BatchedEnvironment:
-        """Makes the environments themselves, see `make_environment`."""
-        raise NotImplementedError
+    def take_environments(self, environments: ActorEnvironments) -> None:
+        """Takes the environments of this incarnation; `finish` closes them."""
+        self._environment, _, self._watched, self._calls = environments
 
     def take_task(self) -> None:
         """Passes the run's task on to the environments if it has changed."""

@@ -1,33 +1,25 @@
 """The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ....agents.acting import evaluate
 from ....callbacks import EvaluationView
 from ....data import Version
-from ....environments.batches.episode_metrics import parse_episode_metrics
 from ...experiments.checked_run import Run
 from ...run_directory.file_errors import file_error
 from ..episodes.callback_calls import CallbackCalls, callback_run
-from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.joint_episodes import joint_evaluation_metrics
 from ..episodes.metric_windows import evaluation_metrics
 from ..node import NodeContext, NodeHandle
-from ..progress import MarkedEnvironment
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
-from .evaluated_policies import EvaluatedPolicies, make_players, mean_step
+from .evaluated_policies import mean_step
 from .evaluation_watch import EvaluationWatch
-
-if TYPE_CHECKING:
-    from .evaluation_videos import EvaluationVideos
+from .prepared_evaluator import prepare_evaluator
 
 _POLL_SECONDS = 0.1
 _WEIGHTS_SECONDS = 0.5
@@ -42,7 +34,7 @@ class EvaluatorNode(ReportingNode):
     Without actors the steps are those of the learner.
 
     When the limit of environment steps is reached, a running evaluation is abandoned, and the learner's final weights
-    are evaluated instead.
+    are evaluated instead.  `prepare_evaluator` builds what the node consists of.
     """
 
     def __init__(
@@ -58,7 +50,6 @@ class EvaluatorNode(ReportingNode):
         self._best_written = True
         self._learners = learners
         self._calls = CallbackCalls(run.experiment.callbacks, callback_run(context.name, run, self.reporter))
-        self._watched: WatchedEnvironment | None = None
         self._evaluation: dict[str, float] | None = None
         self._evaluated: dict[str, float] | None = None
         self._final: dict[str, float] | None = None
@@ -66,40 +57,16 @@ class EvaluatorNode(ReportingNode):
         self._best = -math.inf
         self._weights_step: int | None = None
         self._evaluated_versions: list[Version] = []
-        self._directory = run.directory
-        self._videos: EvaluationVideos | None = None
         self._opened = contextlib.ExitStack()
 
     def setup(self) -> None:
-        experiment = self._experiment
         self.begin_reports()
-        progress = self.context.progress
-        progress.works_slowly("building networks")
-        found = make_players(self._run, self._learners, self.context)
-        if found is None:
+        prepared = prepare_evaluator(self.context, self._run, self._learners)
+        if prepared is None:
             return
-        players, learned, self._opponents = found
-        self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
-        self._best = self._policies.mean_return()
-        progress.works_slowly("making environments")
-        environments, self._policy = players.make(experiment, experiment.evaluation_batch())
-        metrics = parse_episode_metrics(experiment.episode_metrics)
-        if metrics:
-            environments = self._watched = WatchedEnvironment(environments, metrics)
-        self._environment = MarkedEnvironment(environments, progress)
-        self._opened.callback(self._environment.close)
-        if experiment.video_every is not None:
-            # Takes long to import.
-            from .evaluation_videos import EvaluationVideos
-
-            self._videos = EvaluationVideos(
-                experiment,
-                players,
-                self._directory,
-                self.context.notify,
-                lambda environment: MarkedEnvironment(environment, progress),
-            )
-            self._opened.callback(self._videos.close)
+        self._prepared = prepared
+        self._opened.callback(prepared.close)
+        self._best = prepared.policies.mean_return()
         self._schedule_next()
 
     def step(self) -> None:
@@ -108,7 +75,7 @@ class EvaluatorNode(ReportingNode):
             self._evaluate_final()
         elif self._steps() < self._next_steps:
             self._wait(_POLL_SECONDS if self._experiment.actors else _WEIGHTS_SECONDS)
-        elif self._policies.fetch():
+        elif self._prepared.policies.fetch():
             self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
             self.reporter.report()
             self._record_video(evaluation, lambda: self.reporter.state.stopping)
@@ -116,11 +83,11 @@ class EvaluatorNode(ReportingNode):
     def _evaluate_final(self) -> None:
         """Evaluates the final weights, and then keeps reporting the result."""
         if self._final is None:
-            final = self._policies.final_versions()
-            if final is None or not self._policies.fetch():
+            final = self._prepared.policies.final_versions()
+            if final is None or not self._prepared.policies.fetch():
                 self._wait(_POLL_SECONDS)
                 return
-            if self._policies.versions != final:
+            if self._prepared.policies.versions != final:
                 return
             if self._evaluated is None or self._evaluated_versions != final:
                 self._evaluated = self._evaluate(lambda: False)
@@ -137,8 +104,8 @@ class EvaluatorNode(ReportingNode):
         """Returns the steps that evaluations are counted by: the environment's, or without actors the learners'."""
         if self._experiment.actors:
             return self.reporter.state.environment_steps
-        self._policies.fetch()
-        return mean_step(self._policies.versions)
+        self._prepared.policies.fetch()
+        return mean_step(self._prepared.policies.versions)
 
     def _schedule_next(self) -> None:
         every = self._experiment.evaluate_every
@@ -153,9 +120,9 @@ class EvaluatorNode(ReportingNode):
         steps = self.reporter.state.environment_steps
         self._schedule_next()
         begun = time.monotonic()
-        versions = self._evaluated_versions = self._policies.versions
+        versions = self._evaluated_versions = self._prepared.policies.versions
         self._weights_step = mean_step(versions)
-        self._opponents.wait()
+        self._prepared.opponents.wait()
         watch = EvaluationWatch(
             self._experiment.evaluation_episodes,
             self._experiment.evaluation_timeout,
@@ -163,12 +130,12 @@ class EvaluatorNode(ReportingNode):
             self.context.notify,
             self._experiment,
         )
-        if self._watched is not None:
-            self._watched.take_ended()
-        self._policy.view.take_episodes()
+        if self._prepared.watched is not None:
+            self._prepared.watched.take_ended()
+        self._prepared.acting.view.take_episodes()
         episodes = evaluate(
-            self._environment,
-            self._policy,
+            self._prepared.environment,
+            self._prepared.acting,
             self._experiment.evaluation_episodes,
             watch.stopped,
             watch.episode_ended,
@@ -193,9 +160,9 @@ class EvaluatorNode(ReportingNode):
             "evaluator/seconds": time.monotonic() - begun,
         }
         quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
-        if self._watched is not None:
-            self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
-        self._evaluated |= joint_evaluation_metrics(self._policy.view.take_episodes(), quota)
+        if self._prepared.watched is not None:
+            self._evaluated |= evaluation_metrics(self._prepared.watched.take_ended(), quota)
+        self._evaluated |= joint_evaluation_metrics(self._prepared.acting.view.take_episodes(), quota)
         lengths = [episode.length for episode in episodes]
         view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
         for name, value in self._calls.call("on_evaluation", view).items():
@@ -203,14 +170,15 @@ class EvaluatorNode(ReportingNode):
         return self._evaluated
 
     def _record_video(self, evaluation: dict[str, float] | None, abandoned: Callable[[], bool]) -> None:
-        if self._videos is not None and evaluation is not None:
+        videos = self._prepared.videos
+        if videos is not None and evaluation is not None:
             steps = int(evaluation["evaluator/environment_steps"])
-            self._videos.after_evaluation(steps, lambda: self.context.stop.is_set() or abandoned())
+            videos.after_evaluation(steps, lambda: self.context.stop.is_set() or abandoned())
 
     def _save_best(self, mean: float) -> None:
         """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
         try:
-            self._policies.save_best(mean)
+            self._prepared.policies.save_best(mean)
         except OSError as error:
             if self._best_written:
                 self.context.notify(f"the best policy could not be written: {file_error(error)}; training continues")

@@ -75,7 +75,7 @@ class InferenceNode(ReportingNode):
         self._actors = {index: _ServedActor() for index in range(rank, experiment.actors, experiment.inference_nodes)}
         self._shards = sorted({run.layout.shard_of(index) for index in self._actors})
         self._shard_names = [replay[shard].name for shard in self._shards]
-        self._replay_handle = self.replay_handle(replay)
+        self._replay_handle = self.reporter.replay_handle(replay)
         self._timesteps = TimestepCodec(run.layout)
         self._batcher = RequestBatcher(_DEADLINE_SECONDS)
         self._set_up = threading.Event()
@@ -207,9 +207,9 @@ class InferenceNode(ReportingNode):
             self._layout,
             actor,
             self._replay_handle,
-            self.seconds_short_of_data,
+            self.reporter.seconds_short_of_data,
             self._networks,
-            lambda: self.has_finished(policy_of(self.context.name)),
+            lambda: self.reporter.has_finished(policy_of(self.context.name)),
         )
         slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
         return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)

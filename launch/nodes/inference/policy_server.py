@@ -123,9 +123,9 @@ class PolicyServerNode(InferenceNode):
             self._layout,
             index,
             self._replay_handle,
-            self.seconds_short_of_data,
+            self.reporter.seconds_short_of_data,
             self._networks,
-            lambda: self.has_finished(""),
+            lambda: self.reporter.has_finished(""),
             **pacing,
         )
         seed = policy_seed(self._experiment.seed, index, self._incarnation)

@@ -87,7 +87,7 @@ class LearnerNode(ReportingNode):
         self._checkpoints = Checkpoints(run.directory, context.notify, run.experiment.keep_checkpoints)
         self._coordinator = coordinator
         self._replay = replay
-        self._replay_handle = self.replay_handle(replay)
+        self._replay_handle = self.reporter.replay_handle(replay)
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, trained or {}, context.notify)
         self._takes_snapshots = bool(snapshots)
         self._weights = WeightPublisher(run.experiment.publish_every_steps)

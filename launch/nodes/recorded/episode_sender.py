@@ -2,12 +2,9 @@
 
 import logging
 import pickle
-from collections.abc import Sequence
 
 from ....deadlines import Deadline
-from ....environments.recorded import EpisodeRecorder
 from ....environments.recorded.episode_columns import EpisodeColumns
-from ....specs import EnvironmentSpec
 from ..node import NodeContext, NodeHandle, Unreachable
 
 _CALL_SECONDS = 60.0
@@ -49,17 +46,3 @@ class EpisodeSender:
                     logging.warning("%d episodes could not be recorded", len(episodes))
                     return True
             self._context.stop.wait(_RETRY_SECONDS)
-
-
-def make_recorder(
-    context: NodeContext, spec: EnvironmentSpec, seeds: Sequence[int | None], recorder: NodeHandle
-) -> EpisodeRecorder:
-    """Makes what records the episodes of an actor's environments.
-
-    Args:
-      context: context of the actor.
-      spec: spec of the environments.
-      seeds: the seed of each environment's first episode; None where there is none.
-      recorder: handle of the recorder node.
-    """
-    return EpisodeRecorder(spec, seeds, EpisodeSender(context, recorder), context.notify)

@@ -52,7 +52,7 @@ class FeederNode(ReportingNode):
         # Beyond the indices of all actors, and written to the shard of the same number.
         self._index = (run.experiment.actors // len(replay) + 1) * len(replay) + index
         self._learner = learner
-        self._replay_handle = self.replay_handle(replay)
+        self._replay_handle = self.reporter.replay_handle(replay)
         self._shard_name = replay[index].name
         self._feed: EpisodeFeed | None = None
         self._writer: ActorWriter | None = None
@@ -99,9 +99,9 @@ class FeederNode(ReportingNode):
             layout,
             self._index,
             self._replay_handle,
-            self.seconds_short_of_data,
+            self.reporter.seconds_short_of_data,
             networks,
-            lambda: self.has_finished(""),
+            lambda: self.reporter.has_finished(""),
         )
         self._computer = _PolicyOutputs(policy, stored if self._weights is None else None)
         self._feed = feed
@@ -116,7 +116,7 @@ class FeederNode(ReportingNode):
         feed, writer, computer = self._feed, self._writer, self._computer
         if feed is None or writer is None or computer is None:
             return
-        if self.has_finished(""):
+        if self.reporter.has_finished(""):
             self.context.progress.waits("the end of the run")
             self._pause()
             return

@@ -147,6 +147,31 @@ class Reporter:
             self._context.stop.wait(0.02)
         return True
 
+    def seconds_short_of_data(self, learner: int, policy: str = "") -> float:
+        """Returns how long a learner had been waiting for data at the coordinator's last answer.
+
+        Args:
+          learner: its rank.
+          policy: the policy that it trains, if this node is not one of that policy alone.
+        """
+        policy = policy or self._policy
+        label = f"learner/{policy}" if policy else "learner"
+        return self.state.short_of_data.get(f"{label}/{learner}", 0.0)
+
+    def has_finished(self, policy: str) -> bool:
+        """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
+        return policy in self.state.finished
+
+    def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
+        """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
+        clients = [shard.dereference() for shard in replay]
+        return ReplayHandle(
+            addresses=lambda: [shard.address() for shard in replay],
+            windows=clients.__getitem__,
+            incarnation_ids=lambda: [self.state.incarnations.get(shard.name, "") for shard in replay],
+            in_process=self._context.one_process,
+        )
+
     def close(self) -> None:
         """Stops reporting, after a last report."""
         self.abandon()
@@ -201,31 +226,6 @@ class ReportingNode(Node):
     def command(self, method: str) -> Callable[..., Any]:
         """Returns the function that executes the commands of a name, see `run_control`."""
         raise CallboardError(f"{self.context.name} has no command {method!r}")
-
-    def seconds_short_of_data(self, learner: int, policy: str = "") -> float:
-        """Returns how long a learner had been waiting for data at the coordinator's last answer.
-
-        Args:
-          learner: its rank.
-          policy: the policy that it trains, if this node is not one of that policy alone.
-        """
-        policy = policy or policy_of(self.context.name)
-        label = f"learner/{policy}" if policy else "learner"
-        return self.reporter.state.short_of_data.get(f"{label}/{learner}", 0.0)
-
-    def has_finished(self, policy: str) -> bool:
-        """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
-        return policy in self.reporter.state.finished
-
-    def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
-        """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
-        clients = [shard.dereference() for shard in replay]
-        return ReplayHandle(
-            addresses=lambda: [shard.address() for shard in replay],
-            windows=clients.__getitem__,
-            incarnation_ids=lambda: [self.reporter.state.incarnations.get(shard.name, "") for shard in replay],
-            in_process=self.context.one_process,
-        )
 
     def wait_for_space(self) -> None:
         """Waits, where the disk is full, until the node can start; other nodes continue meanwhile."""

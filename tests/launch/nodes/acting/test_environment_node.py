@@ -12,8 +12,8 @@ from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.environment_node import EnvironmentNode
+from callboard.launch.nodes.acting.prepared_actor import make_actor_environments
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext, NodeHandle
 from callboard.launch.nodes.reports.messages import Report
@@ -28,11 +28,13 @@ class Pushing(EnvironmentNode):
 
     items_written = 0
 
-    def make_batch(self, experiment, incarnation):
-        return make_environments(experiment, "actor", self.first_slot, ENVS, incarnation)
+    def make_environments(self, incarnation):
+        environments = make_actor_environments(self.context, self.reporter, self._run, self._index, incarnation)
+        self.take_environments(environments)
+        return environments.batch
 
     def setup(self):
-        self._stepper = Stepper(self.make_environment(0))
+        self._stepper = Stepper(self.make_environments(0))
 
     def step(self):
         """Acts if it may, and otherwise reports as the background thread would; returns whether it acted."""
@@ -81,8 +83,7 @@ def test_nodes_have_slots_of_their_own_and_new_episodes_in_every_incarnation(mak
     assert [node.first_slot for node in nodes] == [0, ENVS]
     seen = []
     for node, incarnation in ((nodes[0], 0), (nodes[1], 0), (nodes[1], 1)):
-        environment = node.make_environment(incarnation)
-        assert doing(node) == "making environments"
+        environment = node.make_environments(incarnation)
         assert environment.batch_size == ENVS
         seen.append(environment.reset().observation)
         assert doing(node) == "in first forward pass (compiling)"
@@ -109,7 +110,7 @@ def test_a_function_that_raises_is_refused_with_its_environment_in_one_line(run,
     node = make_node(1, run=dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, env=env)))
     with pytest.raises(CallboardError, match="the environments do not exist yet"):
         node.command("for_each_environment")(fail_third)
-    environment = node.make_environment(0)
+    environment = node.make_environments(0)
     with pytest.raises(CallboardError) as caught:
         node.command("for_each_environment")(fail_third)
     assert str(caught.value) == message

@@ -1,0 +1,175 @@
+"""What an actor node consists of: environments, and what acts in them and records them for each policy."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ....agents.acting import BatchPolicy
+from ....agents.agent import Agent, Mode
+from ....environments import BatchedEnvironment, environment_seeds
+from ....environments.batches.episode_metrics import parse_episode_metrics
+from ....environments.multi_agent.policy_view import PolicyView
+from ....environments.recorded import EpisodeRecorder
+from ...experiment import Experiment
+from ...experiments.checked_run import Run
+from ..episodes.callback_calls import CallbackCalls, callback_run
+from ..episodes.episode_watch import WatchedEnvironment
+from ..node import NodeContext, NodeHandle
+from ..progress import MarkedEnvironment
+from ..recorded.episode_sender import EpisodeSender
+from ..reports.reporting import Reporter
+from .acting_environments import make_view
+from .compiled_policies import acting_policies
+from .fixed_policies import make_fixed_policies
+from .opponents import Opponents
+from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
+
+
+class ActorEnvironments(NamedTuple):
+    """The environments of an actor."""
+
+    batch: BatchedEnvironment
+    """What the actor steps."""
+    view: PolicyView
+    """How the policies see it."""
+    watched: WatchedEnvironment | None = None
+    """Collects metrics of episodes, and calls the callbacks; None if there are neither."""
+    calls: CallbackCalls | None = None
+    """The callbacks; None as above."""
+
+
+class ActorHandles(NamedTuple):
+    """Handles of the nodes that an actor calls, by policy, see `ActorNode`."""
+
+    learners: Mapping[str, NodeHandle]
+    replays: Mapping[str, Sequence[NodeHandle]]
+    inference: Mapping[str, NodeHandle]
+    recorders: Mapping[str, NodeHandle]
+
+
+class PreparedActor(NamedTuple):
+    """What an actor node consists of."""
+
+    environments: ActorEnvironments
+    """Its batch of environments."""
+    actors: dict[str, PolicyActor]
+    """What acts for the policies that learn, by name, and has records written."""
+    fixed: dict[str, BatchPolicy]
+    """The policies that do not learn, by name."""
+    opponents: Opponents
+    """Gets the weights of those."""
+    recorders: dict[str, EpisodeRecorder]
+    """What records the episodes of policies, by name."""
+
+
+def prepare_actor(
+    context: NodeContext,
+    reporter: Reporter,
+    run: Run,
+    index: int,
+    incarnation: int,
+    trained: Mapping[str, Agent],
+    handles: ActorHandles,
+) -> PreparedActor:
+    """Builds what an actor consists of; weights and connections to replay follow.
+
+    The arguments that are not listed are those of `ActorNode`.
+
+    Args:
+      reporter: what the actor knows of the run.
+      incarnation: number of earlier incarnations of the actor.
+      trained: the agents of policies that other runs have trained, by policy.
+      handles: the nodes that it calls.
+    """
+    experiment, plan, progress = run.experiment, run.plan(), context.progress
+    first_slot, count = index * experiment.envs_per_actor, experiment.envs_per_actor
+    progress.works_slowly("building networks")
+    networks = make_fixed_policies(experiment, plan, trained, _training_mode)
+    variables = {name: policy.variables for name, (policy, _) in networks.items()}
+    opponents = Opponents(list(handles.learners.values()), variables, context)
+    fixed = acting_policies(plan, networks, experiment.seed, first_slot, count, incarnation)
+    progress.works_slowly("making environments")
+    environments = make_actor_environments(context, reporter, run, index, incarnation, opponents.choose)
+    progress.works_slowly("building networks")
+
+    def make_actor(name: str) -> PolicyActor:
+        policy_run = run.of_policy(name)
+        if name in handles.inference:
+            return RemotePolicyActor(policy_run, index, incarnation, context, handles.inference[name])
+        return LocalPolicyActor(
+            policy_run,
+            index,
+            incarnation,
+            context,
+            handles.learners[name],
+            reporter.replay_handle(handles.replays[name]),
+            lambda learner: reporter.seconds_short_of_data(learner, name),
+            # Where all learners have made their last steps, the run ends.
+            lambda: reporter.has_finished(name) and not reporter.state.stopping,
+        )
+
+    def make_recorder(name: str) -> EpisodeRecorder:
+        layout = run.of_policy(name).layout
+        seeds: list[int | None] = [None] * layout.envs_per_actor
+        if len(plan.mapping.policies_of) == 1:
+            # Several agents share the seed of their environment, which is then not theirs alone.
+            seeds = list(environment_seeds(experiment.seed, "actor", first_slot, len(seeds), incarnation))
+        return EpisodeRecorder(layout.spec, seeds, EpisodeSender(context, handles.recorders[name]), context.notify)
+
+    return PreparedActor(
+        environments,
+        {name: make_actor(name) for name in run.policies},
+        fixed,
+        opponents,
+        {name: make_recorder(name) for name in handles.recorders},
+    )
+
+
+def make_actor_environments(
+    context: NodeContext,
+    reporter: Reporter,
+    run: Run,
+    index: int,
+    incarnation: int,
+    choose: Callable[[str, np.random.Generator], str] = lambda policy, rng: policy,
+) -> ActorEnvironments:
+    """Makes the environments of an actor: with pictures, callbacks and metrics of episodes where those are wanted.
+
+    The arguments that are not listed are those of `prepare_actor`.
+
+    Args:
+      choose: returns the member of a policy of snapshots to play with, see `MemberMapping`.
+    """
+    experiment, plan = run.experiment, run.plan()
+    first_slot = index * experiment.envs_per_actor
+    # All actors see the same kind of environment: one of them is enough on the screen.
+    warn = logging.warning if index else context.notify
+
+    def make(experiment: Experiment) -> tuple[BatchedEnvironment, PolicyView]:
+        return make_view(experiment, "actor", first_slot, experiment.envs_per_actor, plan, choose, incarnation, warn)
+
+    if index or (experiment.render is None and experiment.training_video_every is None):
+        batch, view = make(experiment)
+    else:
+        # Takes long to import.
+        from ...trained.video import made_with_pictures
+        from ..episodes.training_pictures import with_pictures
+
+        batch, view = made_with_pictures(experiment, make)
+        batch = with_pictures(
+            batch, experiment, run.directory, lambda: reporter.state.environment_steps, context.notify
+        )
+    if not experiment.watches_episodes:
+        return ActorEnvironments(MarkedEnvironment(batch, context.progress), view)
+    calls = CallbackCalls(experiment.callbacks, callback_run(context.name, run, reporter))
+    notify = (lambda text: None) if index else context.notify
+    metrics = parse_episode_metrics(experiment.episode_metrics)
+    watched = WatchedEnvironment(batch, metrics, calls, first_slot, notify)
+    return ActorEnvironments(MarkedEnvironment(watched, context.progress), view, watched, calls)
+
+
+def _training_mode(agent: Agent) -> Mode:
+    """Returns how a fixed policy acts in training: with random actions if its agent learns a distribution of them."""
+    return "sample" if "sample" in agent.modes() else "evaluate"
