@@ -1,5 +1,6 @@
 """What an actor node consists of: environments, and what acts in them and records them for each policy."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -105,9 +106,8 @@ def prepare_actor(
             context,
             handles.learners[name],
             reporter.replay_handle(handles.replays[name]),
-            lambda learner: reporter.seconds_short_of_data(learner, name),
-            # Where all learners have made their last steps, the run ends.
-            lambda: reporter.has_finished(name) and not reporter.state.stopping,
+            functools.partial(reporter.seconds_short_of_data, policy=name),
+            functools.partial(reporter.has_finished_before_others, name),
         )
 
     def make_recorder(name: str) -> EpisodeRecorder:

@@ -162,6 +162,10 @@ class Reporter:
         """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
         return policy in self.state.finished
 
+    def has_finished_before_others(self, policy: str) -> bool:
+        """Returns whether `has_finished`, and the run continues; where all have finished, it ends."""
+        return self.has_finished(policy) and not self.state.stopping
+
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
         clients = [shard.dereference() for shard in replay]
