@@ -48,14 +48,22 @@ class Change(NamedTuple):
     line: int
     before: str
     after: str
-    text: str
-    """The whole changed module."""
+    column: int
+    """Bytes of the line before the expression."""
+
+    def text(self, source: str) -> str:
+        """The changed text of the module."""
+        lines = source.splitlines(keepends=True)
+        row = lines[self.line - 1].encode()
+        end = self.column + len(self.before.encode())
+        lines[self.line - 1] = (row[: self.column] + self.after.encode() + row[end:]).decode()
+        return "".join(lines)
 
 
 def changes(path: pathlib.Path) -> Iterator[Change]:
     """All changes of a module that the script knows."""
     source = path.read_text()
-    tree = ast.parse(source)
+    tree, lines = ast.parse(source), source.splitlines()
     in_annotations = {
         id(part)
         for node in ast.walk(tree)
@@ -67,11 +75,9 @@ def changes(path: pathlib.Path) -> Iterator[Change]:
         if id(node) in in_annotations or not isinstance(node, ast.expr | ast.stmt):
             continue
         replaced = _replaced(node)
-        if replaced is not None:
-            before = ast.get_source_segment(source, node) or ""
-            if before and "\n" not in before:
-                text = _with(source, node, replaced)
-                yield Change(path.relative_to(ROOT), node.lineno, before, replaced, text)
+        if replaced is not None and node.lineno == node.end_lineno:
+            before = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode()
+            yield Change(path.relative_to(ROOT), node.lineno, before, replaced, node.col_offset)
 
 
 def _replaced(node: ast.AST) -> str | None:
@@ -85,14 +91,6 @@ def _replaced(node: ast.AST) -> str | None:
     if isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
         return "return None"
     return None
-
-
-def _with(source: str, node: ast.expr | ast.stmt, replaced: str) -> str:
-    lines = source.splitlines(keepends=True)
-    row = lines[node.lineno - 1].encode()
-    start, end = node.col_offset, node.end_col_offset
-    lines[node.lineno - 1] = (row[:start] + replaced.encode() + row[end:]).decode()
-    return "".join(lines)
 
 
 def tests_of(path: pathlib.Path) -> list[list[str]]:
@@ -134,7 +132,7 @@ def main() -> None:
         (copy / "callboard").symlink_to(".")
         for number, change in enumerate(chosen, 1):
             original = (copy / change.path).read_text()
-            (copy / change.path).write_text(change.text)
+            (copy / change.path).write_text(change.text(original))
             stages = [tests for tests in tests_of(change.path) if tests]
             if options.whole_suite:
                 stages.append(["tests"])

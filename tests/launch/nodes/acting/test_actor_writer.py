@@ -16,10 +16,12 @@ class Writer:
     def __init__(self):
         self.is_ready = True
         self.limits = []
+        self.timeouts = []
         self.closed = False
 
     def ready(self, timeout, max_pending=None):
         self.limits.append(max_pending)
+        self.timeouts.append(timeout)
         return self.is_ready
 
     def append(self, record, state):
@@ -116,3 +118,13 @@ def test_an_actor_helps_the_learner_that_it_feeds(monkeypatch, learner):
     world.short_of_data[learner] = 1e6
     # Actor 3 of two learners feeds learner 1.
     assert world.writer.may_act(Version(0, 0)) == (learner == 1)
+
+
+def test_what_is_left_is_sent_without_waiting():
+    world = World(None)
+    world.writer.send_remaining()
+    assert (world.made[0].limits, world.made[0].timeouts) == ([0], [0.0])
+    world.finished = True
+    world.writer.caught_up()
+    world.writer.send_remaining()
+    assert world.made[0].limits == [0], "nothing is sent to a learner that has finished"
