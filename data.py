@@ -163,6 +163,11 @@ def version_column(version: Version, batch_size: int) -> np.ndarray:
     return column
 
 
+def any_true(flags: np.ndarray) -> bool:
+    """Returns whether any element of a bool array is True; for small arrays in a fraction of the time of `any`."""
+    return 1 in flags.tobytes()
+
+
 def rebuilt(structure: Nest, leaves: Iterator[Any]) -> Nest:
     """Does what `tree.unflatten_as` does, ten times as fast, without a check of the number of leaves."""
     if isinstance(structure, dict):

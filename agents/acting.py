@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import Layout, Nest, Record, Timestep, Version, rebuilt, version_column
+from ..data import Layout, Nest, Record, Timestep, Version, any_true, rebuilt, version_column
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
@@ -48,8 +48,8 @@ class EpisodeTracker:
             self._returns[self._was_last] = 0.0
             self._begun[self._was_last] = self._timesteps
             ended &= ~self._was_last
-        self._was_last = timestep.last if np.count_nonzero(timestep.last) else None
-        if not np.count_nonzero(ended):
+        self._was_last = timestep.last if any_true(timestep.last) else None
+        if not any_true(ended):
             return []
         envs = ended.nonzero()[0]
         lengths = self._timesteps - self._begun[envs]
@@ -96,15 +96,19 @@ class CompiledPolicy:
         Raises:
           CallboardError: an action or an extra is not finite.
         """
-        seed = np.array([self._seed, self._timesteps], np.int32)
+        arrays = self._leaves(timestep)
         self._timesteps += 1
-        action, extras, self.state = self._act(timestep, self.state, seed)
         # The arrays are checked before they are put together, which takes half the time.
-        arrays = [leaf.numpy() for leaf in tree.flatten((action, extras))]
-        action, extras = rebuilt((action, extras), iter(arrays))
+        action, extras = rebuilt(self._act.outputs[:2], iter(arrays))
         if not all(map(all_finite, arrays)):
             check_policy(action, extras, self._slots)
         return action, extras
+
+    def _leaves(self, timestep: Timestep) -> list[np.ndarray]:
+        """Returns the leaves of actions and extras, and updates the state."""
+        seed = np.array([self._seed, self._timesteps], np.int32)
+        action, extras, self.state = self._act(timestep, self.state, seed)
+        return [leaf.numpy() for leaf in tree.flatten((action, extras))]
 
     def _call(self, timestep: Timestep, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         return self.policy(timestep, state, self._slots, seed)
@@ -132,7 +136,7 @@ class Stepper:
 
     def step(self, action: Nest) -> list[Episode]:
         """Acts once in all environments and returns the episodes that ended."""
-        ignored = int(np.count_nonzero(self.timestep.last))
+        ignored = self.timestep.last.tobytes().count(1)
         self.timestep = self._environment.step(action)
         check_finite(self.timestep)
         self.ignored_timesteps += ignored

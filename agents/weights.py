@@ -122,6 +122,8 @@ class WeightClient:
         self._newest: tuple[int, int] | None = None
         self.version: Version | None = None
         """The version that the variables hold; None before the first `apply`."""
+        self.values: list[np.ndarray] = []
+        """The values of that version, read-only."""
 
     def reconnect(self, source: WeightSource) -> None:
         """Replaces the source for all later fetches."""
@@ -142,7 +144,8 @@ class WeightClient:
         if snapshot is None:
             return False
         version, packed = snapshot
-        self._assign(self._unpack(packed))
+        self.values = self._unpack(packed)
+        self._assign(self.values)
         self.version = Version(*version)
         logging.debug("applied the weights of learner step %d", self.version.step)
         return True

@@ -42,6 +42,8 @@ class CompiledFunction:
         self._inputs = [_Input(leaf) for leaf in leaves]
         self.signature = signature
         """The structure of the arguments."""
+        self.traced: Any = None
+        """The traced function of the leaves; None in eager mode."""
         self._eager = function if tf.config.functions_run_eagerly() else None
         if self._eager is not None:
             return
@@ -52,7 +54,7 @@ class CompiledFunction:
             return tree.flatten(outputs)
 
         with TRACING:
-            graph = tf.function(traced, autograph=False).get_concrete_function(*leaves)
+            graph = self.traced = tf.function(traced, autograph=False).get_concrete_function(*leaves)
         self._call = _GraphCall(graph)
         used = [bool(node.consumers()) for node in graph.inputs[: len(leaves)]]
         self.uses = tree.unflatten_as(signature, used)

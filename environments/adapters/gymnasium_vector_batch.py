@@ -9,7 +9,7 @@ import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ...action_masks import MASK, has_mask, with_legal_choices
-from ...data import Nest, Timestep
+from ...data import Nest, Timestep, any_true
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches import encoding
@@ -127,7 +127,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         reward = np.array(rewards, np.float32)
         terminated = np.array(terminations, np.bool_)
         over = np.logical_or(terminated, truncations)
-        any_first = np.count_nonzero(first)
+        any_first = any_true(first)
         restarted: tuple[np.ndarray, Any] | None = None
         if any_first:
             # The step after an episode's last timestep executes no action, so its reward and termination are not those

@@ -9,7 +9,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from ...data import Nest
+from ...data import Nest, any_true
 from ...specs import MultiDiscreteArray
 from .observation_values import place_text
 
@@ -68,9 +68,9 @@ class ObservationBounds:
         leaves = tree.flatten(observation)
         for part in self._parts:
             array = leaves[part.place]
-            if (looks_at_all or math.prod(part.spec.shape) <= _SMALL) and (
+            if (looks_at_all or math.prod(part.spec.shape) <= _SMALL) and any_true(
                 (array < part.low) | (array > part.high)
-            ).any():
+            ):
                 self._report(part, array)
                 # A new list, because this one is being iterated over.
                 self._parts = [other for other in self._parts if other is not part]

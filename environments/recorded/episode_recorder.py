@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tree
 
-from ...data import Nest, Timestep
+from ...data import Nest, Timestep, any_true
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, EnvironmentWrapper
 from ..batches.encoding import encoding_of
@@ -105,7 +105,7 @@ class EpisodeRecorder:
         row = self._dropped + len(self._rows)
         final = tree.flatten(timestep.observation)
         ended = timestep.last | timestep.first
-        if np.count_nonzero(ended):
+        if any_true(ended):
             for env in ended.nonzero()[0].tolist():
                 self._end(env, row, final, timestep)
         self._observation, self._last = final, timestep.last

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...data import Record
+from ...data import Record, any_true
 
 
 class DiscountedReturns:
@@ -14,7 +14,7 @@ class DiscountedReturns:
     """
 
     def __init__(self, discount: float, batch: int):
-        self._discount = discount
+        self._discount = np.float32(discount)
         self._before = self._after = np.zeros(batch, np.float32)
 
     def after(self, record: Record, again: bool = False) -> np.ndarray:
@@ -26,6 +26,8 @@ class DiscountedReturns:
         """
         if not again:
             self._before = self._after
-        before = np.where(record.first, np.float32(0), np.float32(self._discount) * self._before)
-        self._after = before + record.reward
+        self._after = self._discount * self._before
+        if any_true(record.first):
+            self._after[record.first] = 0
+        self._after += record.reward
         return self._after

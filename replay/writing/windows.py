@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from ...data import Nest, Record, Sample
+from ...data import Nest, Record, Sample, any_true
 from ...transitions import reached_transitions, valid_transitions
 from ..item_format import ItemFormat, without_last
 from ..servers.handle import ReplayHandle
@@ -115,7 +115,7 @@ class WindowWriter(ItemWriter):
         )
 
     def _append(self, record: Record) -> None:
-        within = not (np.count_nonzero(record.first) or np.count_nonzero(record.last))
+        within = not (any_true(record.first) or any_true(record.last))
         within = within and np.count_nonzero(record.discount) == len(record.discount)
         self._timesteps_within = self._timesteps_within + 1 if within else 0
         super().append(record)

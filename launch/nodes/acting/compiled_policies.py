@@ -7,6 +7,7 @@ import numpy as np
 
 from ....agents.acting import BatchPolicy, CompiledPolicy, policy_seed
 from ....agents.agent import Mode, Policy
+from ....agents.policies.array_policy import ArrayPolicy
 from ....agents.policies.joint_policy import UniformPolicy
 from ....data import Layout
 from ...experiment import Experiment
@@ -56,8 +57,8 @@ def compile_policy(
     first_slot: int,
     count: int,
     incarnation: int = 0,
-) -> CompiledPolicy:
+) -> ArrayPolicy:
     """Compiles the agent's policy for slots `first_slot` to `first_slot + count`, for one incarnation of a node."""
     policy = experiment.agent.make_policy(networks, mode)
     slots = np.arange(first_slot, first_slot + count)
-    return CompiledPolicy(policy, layout, slots, experiment.seed, incarnation)
+    return ArrayPolicy(policy, layout, slots, experiment.seed, incarnation)

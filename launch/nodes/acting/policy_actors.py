@@ -107,12 +107,16 @@ class LocalPolicyActor:
 
     @property
     def policy(self) -> Policy:
-        """What acts, with the weights that were fetched last."""
+        """What acts, with the weights that were fetched last; the caller may change them until there are others."""
+        self._policy.forget()
         return self._policy.policy
 
     def wait_for_weights(self) -> bool:
         """Waits for the first weights; returns False if the run stops first."""
-        return wait_for_weights(self._weights, self._learner, self._context)
+        came = wait_for_weights(self._weights, self._learner, self._context)
+        if came:
+            self._use_weights()
+        return came
 
     def connect(self) -> None:
         """Connects to replay; its shard must have started."""
@@ -140,7 +144,8 @@ class LocalPolicyActor:
             return False
         if self._context.cooperative:
             self._weights.fetch()
-        self._weights.apply()
+        if self._weights.apply():
+            self._use_weights()
         assert self._weights.version is not None
         if not self._writer.may_act(self._weights.version):
             mark_waiting("newer weights")
@@ -158,6 +163,11 @@ class LocalPolicyActor:
             self._recorder.end_sequence(following)
         if self._context.cooperative:
             self._writer.flush(self._context.stop)
+
+    def _use_weights(self) -> None:
+        # One thread repeats itself, and what inference nodes compute, to the bit.
+        if not self._context.cooperative:
+            self._policy.use(self._weights.values)
 
     def send_remaining(self) -> None:
         if self._writer is not None:

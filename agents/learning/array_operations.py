@@ -1,0 +1,121 @@
+"""What operations of TensorFlow graphs are in NumPy, for `array_function`.
+
+Every operation is defined as in TensorFlow, with the same dtypes; results differ at most in their last bits.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+Operation = Callable[..., np.ndarray]
+"""Computes the first output of an operation from its inputs, arrays."""
+
+_LARGEST_PRODUCT = 2**18
+"""Multiplications in a matrix product above which TensorFlow's own, with several threads, is no slower."""
+_DTYPES = {tf.bool, tf.uint8, tf.int32, tf.int64, tf.uint64, tf.float32, tf.float64}
+
+ELEMENTWISE: Mapping[str, Operation] = {
+    "AddV2": np.add,
+    "BiasAdd": np.add,
+    "BitwiseXor": np.bitwise_xor,
+    "Exp": np.exp,
+    "Maximum": np.maximum,
+    "Minimum": np.minimum,
+    "Mul": np.multiply,
+    "Neg": np.negative,
+    "RealDiv": np.divide,
+    "RightShift": np.right_shift,
+    "Rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
+    "SelectV2": np.where,
+    "Sub": np.subtract,
+    "Tanh": np.tanh,
+}
+"""Operations without attributes that matter."""
+SAME = ("Identity", "EnsureShape", "StopGradient")
+"""Operations that return their first input."""
+
+
+def array_operation(node: tf.Operation) -> Operation | None:
+    """Returns what a node of a graph computes, as a function of the arrays of its inputs; None if it is not known."""
+    if not all(leaf.dtype in _DTYPES for leaf in (*node.inputs, *node.outputs[:1])) or not node.outputs:
+        return None
+    if any(leaf.shape.rank is None or None in leaf.shape for leaf in (*node.inputs, *node.outputs)):
+        return None
+    if node.type in ELEMENTWISE:
+        channels_last = node.type != "BiasAdd" or node.get_attr("data_format") == b"NHWC"
+        return ELEMENTWISE[node.type] if channels_last else None
+    make = _MADE.get(node.type)
+    return None if make is None else make(node)
+
+
+def _same(node: tf.Operation) -> Operation:
+    return lambda x: x
+
+
+def _relu(node: tf.Operation) -> Operation:
+    zero = np.zeros((), node.outputs[0].dtype.as_numpy_dtype)
+    return lambda x: np.maximum(x, zero)
+
+
+def _product(node: tf.Operation) -> Operation | None:
+    left, right = node.inputs
+    multiplications = int(np.prod(left.shape)) * int(right.shape[1])
+    if node.get_attr("transpose_a") or node.get_attr("transpose_b") or multiplications > _LARGEST_PRODUCT:
+        return None
+    return np.matmul
+
+
+def _reshaped(node: tf.Operation) -> Operation:
+    shape = tuple(node.outputs[0].shape)
+    if tuple(node.inputs[0].shape) == shape:
+        return _same(node)
+    return lambda x: x.reshape(shape)
+
+
+def _cast(node: tf.Operation) -> Operation:
+    dtype = node.outputs[0].dtype.as_numpy_dtype
+    return _same(node) if node.inputs[0].dtype == node.outputs[0].dtype else lambda x: x.astype(dtype)
+
+
+def _bitcast(node: tf.Operation) -> Operation | None:
+    dtype = node.outputs[0].dtype
+    return (lambda x: x.view(dtype.as_numpy_dtype)) if node.inputs[0].dtype.size == dtype.size else None
+
+
+def _sum(node: tf.Operation) -> Operation | None:
+    axes, keeps = tf.get_static_value(node.inputs[1]), node.get_attr("keep_dims")
+    if axes is None:
+        return None
+    axis = tuple(np.ravel(axes).tolist())
+    return lambda x, _: np.sum(x, axis=axis, keepdims=keeps, dtype=x.dtype)
+
+
+def _joined(node: tf.Operation) -> Operation | None:
+    axis = tf.get_static_value(node.inputs[-1])
+    return None if axis is None else lambda *parts: np.concatenate(parts[:-1], int(axis))
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def _cross_entropy(node: tf.Operation) -> Operation:
+    rows = np.arange(node.inputs[0].shape[0])
+    return lambda logits, labels: -_log_softmax(logits)[rows, labels]
+
+
+_MADE: dict[str, Callable[[tf.Operation], Operation | None]] = {
+    **dict.fromkeys(SAME, _same),
+    "Bitcast": _bitcast,
+    "Cast": _cast,
+    "ConcatV2": _joined,
+    "LogSoftmax": lambda node: _log_softmax,
+    "MatMul": _product,
+    "Relu": _relu,
+    "Reshape": _reshaped,
+    "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
+    "Squeeze": _reshaped,
+    "Sum": _sum,
+}
