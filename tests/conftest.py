@@ -1,9 +1,13 @@
 """What tests of several folders share."""
 
 import gc
+import os
 
 import pytest
 from two_devices import TwoDevices
+
+# Ray would give its processes what others leave of a busy machine.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_finish():
