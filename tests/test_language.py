@@ -30,7 +30,7 @@ INSTEAD = {
     r"(life|lives|lifetime) of": "incarnation of",
     r"go on|goes on|going on|went on": "continue",
     r"node polic(y|ies)": "node rules: a policy is what acts",
-    r"frozen polic(y|ies)(?! = trained policy)": "fixed: weights are frozen",
+    r"frozen polic(y|ies)(?! (= |is policy settings\.)trained policy)": "fixed: weights are frozen",
     r"(acting|evaluation|evaluator|learner|process|saved) setup": "what it contains, or prepared",
     r"local part|part size|run\.parts|ray parts": "nodes, element, policy run: a part is of a nest or of a network",
     r"duell\w*": "dueling",

@@ -36,3 +36,12 @@ def test_importing_callboard_imports_nothing_large():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_of_earlier_versions_are_those_of_today():
+    from callboard.launch.experiments import policy_settings
+    from callboard.launch.launchers.ray import own_loop, parts
+
+    assert (parts.Parts, parts.start_parts) == (own_loop.Servers, own_loop.start_servers)
+    assert (parts.rollout, parts.train) == (own_loop.rollout, own_loop.train)
+    assert policy_settings.FrozenPolicy is policy_settings.TrainedPolicy
