@@ -71,13 +71,13 @@ class ArrayFunction:
         handles: dict[Any, int | None] = {}
         for leaf, outside in zip(graph.inputs[len(leaves) :], captured, strict=True):
             handles[leaf.ref()] = numbers.get(id(outside))
-            if leaf.dtype != tf.resource:
+            if leaf.dtype not in (tf.resource, tf.variant):
                 self._values[self._place(leaf)] = outside.numpy()
         needed = _needed(graph)
         for node in graph.graph.get_operations():
             if node in needed and node.type != "Placeholder":
                 self._add(node, depends, handles)
-        self._outputs = [self._places[leaf.ref()] for leaf in graph.outputs]
+        self._outputs = [self._place_of(leaf) for leaf in graph.outputs]
         used = {place for _, places, _ in self._of_inputs for place in places} | set(self._outputs)
         self._inputs = [one for one in self._inputs if one.place in used]
         if any(depends.get(place) is self._of_seed for place in used):
@@ -133,6 +133,11 @@ class ArrayFunction:
         self._values.append(None)
         return len(self._values) - 1
 
+    def _place_of(self, leaf: tf.Tensor) -> int:
+        if leaf.ref() not in self._places:
+            raise UnknownOperation(f"nothing computes {leaf.name}")
+        return self._places[leaf.ref()]
+
     def _add(self, node: tf.Operation, depends: dict[int, list[_Step]], handles: dict[Any, int | None]) -> None:
         """Adds a node to the steps of what it depends on."""
         if node.type == "ReadVariableOp":
@@ -156,10 +161,7 @@ class ArrayFunction:
         self._add_step(operation, _read(node), node.outputs[0], depends)
 
     def _add_step(self, operation: Operation, inputs: Any, output: tf.Tensor, depends: dict[int, list[_Step]]) -> None:
-        try:
-            places = tuple(self._places[leaf.ref()] for leaf in inputs)
-        except KeyError as error:
-            raise UnknownOperation(f"an input of {output.name}") from error
+        places = tuple(map(self._place_of, inputs))
         # Of what changes more often than another, the latter is known.
         order = [self._of_weights, self._of_seed, self._of_inputs]
         of = [depends[place] for place in places if place in depends]
@@ -177,7 +179,7 @@ class ArrayFunction:
         uniform = len(self._values)
         self._values.append(None)
         depends[uniform] = self._of_inputs
-        self._samplers.append((self._places[seed.ref()], uniform, rows))
+        self._samplers.append((self._place_of(seed), uniform, rows))
         place = self._place(node.outputs[0])
         depends[place] = self._of_inputs
 
@@ -189,7 +191,7 @@ class ArrayFunction:
             found = cumulative <= uniform[:, np.newaxis] * cumulative[:, -1:]
             return np.add.reduce(found, -1, dtype, keepdims=True)
 
-        self._of_inputs.append((choose, (self._places[logits.ref()], uniform), place))
+        self._of_inputs.append((choose, (self._place_of(logits), uniform), place))
 
 
 def _read(node: tf.Operation) -> Sequence[tf.Tensor]:

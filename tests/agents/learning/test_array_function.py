@@ -60,8 +60,22 @@ COUNTER = tf.Variable(0.0)
         lambda x, seed: tf.matmul(x, x, transpose_b=True),
         lambda x, seed: tf.tile(x, (300, 1)) @ tf.zeros((3, 300)),
         lambda x, seed: x + COUNTER,
+        lambda x, seed: tf.unstack(x)[1],
+        lambda x, seed: COUNTER.handle,
     ],
-    ids=["unknown", "assigned", "seed", "order of seed", "effect", "dtype", "attribute", "large", "other variable"],
+    ids=[
+        "unknown",
+        "assigned",
+        "seed",
+        "order of seed",
+        "effect",
+        "dtype",
+        "attribute",
+        "large",
+        "other variable",
+        "second output",
+        "handle",
+    ],
 )
 def test_a_graph_that_is_not_known_is_refused(function):
     with pytest.raises(UnknownOperation):
