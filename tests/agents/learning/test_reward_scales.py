@@ -31,7 +31,6 @@ TASKS = {
     "r2d2": Task("CartPole-v1", 100, 50_000),
     "sac": Task("Pendulum-v1", -350, 6000, SOON),
     "td3": Task("Pendulum-v1", -350, 8000, SOON),
-    "d4pg": Task("Pendulum-v1", -400, 12_000, SMALL_BATCHES),
     "dmpo": Task("Pendulum-v1", -400, 12_000, SMALL_BATCHES),
 }
 
