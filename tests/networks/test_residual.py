@@ -1,6 +1,7 @@
 """Residual networks against the papers' tables and against loops in NumPy, and batch normalization in policies."""
 
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -277,6 +278,12 @@ def test_an_average_is_one_variable_for_all_replicas():
     assert {variable.aggregation for variable in layer.non_trainable_variables} == {
         tf.VariableAggregation.ONLY_FIRST_REPLICA
     }
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_batches_are_normalized_over_all_replicas(monkeypatch, replicas):
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: types.SimpleNamespace(num_replicas_in_sync=replicas))
+    assert BatchNormalization().synchronized == (replicas > 1)
 
 
 @pytest.mark.slow

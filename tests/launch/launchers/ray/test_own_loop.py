@@ -311,6 +311,6 @@ def test_the_error_of_a_server_is_raised_by_the_tasks(start):
 def test_an_invalid_experiment_is_refused_before_anything_starts(start, tmp_path):
     with pytest.raises(CallboardError, match="td3 has a deterministic policy"):
         start(TD3(), "CartPole-v1")
-    with pytest.raises(CallboardError, match="is a URL; take a path, or --launcher ray"):
+    with pytest.raises(CallboardError, match="is a URL; set a path, or use the launcher ray"):
         start_servers(Experiment(agent=SMALL_SAC, env="Pendulum-v1", run_dir="file:///tmp/x"))
     assert not list(tmp_path.iterdir())
