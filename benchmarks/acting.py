@@ -98,13 +98,29 @@ def experiment(library: Library, batch_size: int) -> Experiment:
 
 
 class OurActor(Side):
-    """An actor node, created for each figure so that it does not run while the limit is measured."""
+    """An actor node, created for each figure so that it does not run while the limit is measured.
 
-    def __init__(self, library: Library, batch_size: int, seconds: float):
+    Args:
+      library, batch_size: as those of `experiment`.
+      seconds: how long it acts for a figure.
+      records: whether its episodes are recorded.
+      clock: returns the seconds by which a figure is counted.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        batch_size: int,
+        seconds: float,
+        records: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
         from .nodes import Nodes
 
-        self._nodes = Nodes(experiment(library, batch_size), others=("coordinator", "learner", "replay"))
+        run = dataclasses.replace(experiment(library, batch_size), record_episodes=records)
+        self._nodes = Nodes(run, others=("coordinator", "learner", "replay", "recorder"))
         self._seconds = seconds
+        self._clock = clock
 
     def measure(self) -> float:
         role: Any = self._nodes.make_node("actor/0")
@@ -115,7 +131,7 @@ class OurActor(Side):
             return counts["environment_steps"] + counts["ignored_timesteps"]
 
         _rate(role.step, timesteps, self._seconds / 4)
-        rate = _rate(role.step, timesteps, self._seconds)
+        rate = _rate(role.step, timesteps, self._seconds, self._clock)
         role.finish()
         role.context.stop.set()
         return rate
@@ -149,12 +165,16 @@ class BareActor(Side):
         self._timesteps += 1
 
 
-def _rate(step: Callable[[], None], timesteps: Callable[[], int], seconds: float) -> float:
-    before, begun = timesteps(), time.perf_counter()
-    end = begun + seconds
-    while time.perf_counter() < end:
+def _rate(
+    step: Callable[[], None],
+    timesteps: Callable[[], int],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    before, begun = timesteps(), clock()
+    while clock() < begun + seconds:
         step()
-    return (timesteps() - before) / (time.perf_counter() - begun)
+    return (timesteps() - before) / (clock() - begun)
 
 
 def _compile(run: Experiment, layout: Layout) -> Any:

@@ -14,6 +14,7 @@ from .side import MakeSide, SideProcess
 BENCHMARKS: Mapping[str, str] = MappingProxyType(
     {
         "acting": "steps/s of an actor node that writes to replay, over a loop that only steps and acts",
+        "recording": "steps/s of an actor node whose episodes are recorded, over one whose are not",
         "replay": "items/s through our writers and datasets, over Reverb by hand",
         "learning": "learner steps/s of a program with a full replay, over the same step on one constant batch",
         "weights": "from a learner's update to the last of 32 actors, and what it costs the learner",
