@@ -331,7 +331,7 @@ def test_two_workers_end_with_the_same_weights(tmp_path):
         for worker in workers:
             worker.kill()
     weights = [
-        [variable.numpy() for variable in tf.saved_model.load(str(directory / "model")).weights]
+        tf.keras.models.load_model(str(directory / "model")).get_weights()
         for directory in (tmp_path / "out", tmp_path / "out" / "worker-1")
     ]
     # Five to each of seven normalized convolutions, and the classifier's two.
