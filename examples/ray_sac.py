@@ -83,11 +83,11 @@ def main() -> int:
     agent = from_values(
         Sac,
         {
+            "normalize_rewards": False,
+            "temperature": 1.0,
             "replay.min_size": 1000,
             "replay.size": 100_000,
-            "actor_optimizer.learning_rate": 1e-3,
-            "critic_optimizer.learning_rate": 1e-3,
-            "temperature_optimizer.learning_rate": 1e-3,
+            **{f"{name}_optimizer.learning_rate": 1e-3 for name in ("actor", "critic", "temperature")},
             "network.hidden_sizes": (64, 64),
         },
     )

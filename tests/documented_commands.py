@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix != ".ipynb" and path.is_file())
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").rglob("*") if path.suffix not in (".ipynb", ".pyc") and path.is_file()
+)
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 SHELL = ("", "bash", "sh", "shell", "console")
 """Languages of blocks that contain commands."""

@@ -48,7 +48,7 @@ def test_a_late_report_does_not_decrease_a_counter():
     ],
 )
 def test_a_file_without_counts_is_ignored(content, tmp_path):
-    run = types.SimpleNamespace(directory=RunDirectory(tmp_path), parts=[])
+    run = types.SimpleNamespace(directory=RunDirectory(tmp_path), policy_runs=[])
     run.directory.counters.write_text('{"past": {"environment_steps": 7}}')
     assert CounterFile(run).load().total("environment_steps") == 7
     run.directory.counters.write_text(content)
