@@ -74,7 +74,10 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
         for goal in goals:
             axes.axhline(goal, color="gray", linestyle=":", linewidth=1)
         axes.set_title(env)
-        axes.set_xlabel("environment steps" if settings.over == "steps" else "seconds")
+        counted = dict.fromkeys(
+            run.counted for score in comparison.groups if score.group.env == env for run in score.group.runs
+        )
+        axes.set_xlabel(" or ".join(counted) if settings.over == "steps" else "seconds")
         axes.set_ylabel(settings.metric)
         # Below the axes, with one group a line: names may be long.
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.16), frameon=False, borderaxespad=0)

@@ -27,18 +27,20 @@ _NOT_COMPARED = ("seed", "run_dir")
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """The values of one metric over a run, `N` of them, in the order of their environment steps.
+    """The values of one metric over a run, `N` of them, in the order of their steps.
 
     Attributes:
       name: the run directory as the user named it, a path or a URL.
       seed: seed of the run.
       settings: all other settings of the run except its directory, by flat name such as `agent.discount`.
-      steps: float64 `[N]`, environment steps when the values were measured.
+      steps: float64 `[N]`, these steps when the values were measured.
       seconds: float64 `[N]`, seconds of the run at that time, over all its resumptions.
       values: float64 `[N]`.
       deviation: standard deviation over the episodes of the last evaluation; None for other metrics.
-      total_steps: environment steps of the whole run.
+      total_steps: those of the whole run.
       total_seconds: seconds of the whole run.
+      counted: which steps are counted: `environment steps`, or `learner steps` of a run that learned from recorded
+        episodes alone.
     """
 
     name: str
@@ -50,6 +52,7 @@ class RunResult:
     deviation: float | None
     total_steps: int
     total_seconds: float
+    counted: str = "environment steps"
 
     @property
     def score(self) -> float:
@@ -161,14 +164,19 @@ def _result(name: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]],
     before = offset = 0.0
     last_measured: object = None
     deviation = None
+    of_evaluator = metric.startswith(_EVALUATOR)
+    is_offline = _is_offline(rows)
+    total = "learner_steps" if is_offline else "environment_steps"
+    count = total
+    if of_evaluator:
+        count = "evaluator/learner_step" if is_offline else "evaluator/environment_steps"
     for row in rows:
         # A coordinator counts its seconds from its start, as in a run that was resumed.
         if row["elapsed_seconds"] < before:
             offset += before
         before = row["elapsed_seconds"]
         value = row.get(metric)
-        of_evaluator = metric.startswith(_EVALUATOR)
-        at = row.get("evaluator/environment_steps") if of_evaluator else row["environment_steps"]
+        at = row.get(count)
         measured = (at, row.get("evaluator/learner_step") if of_evaluator else None)
         if not isinstance(value, int | float) or not isinstance(at, int | float) or measured == last_measured:
             continue
@@ -191,6 +199,15 @@ def _result(name: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]],
         seconds=np.array(seconds),
         values=np.array(values),
         deviation=deviation,
-        total_steps=int(rows[-1]["environment_steps"]),
+        total_steps=int(rows[-1][total]),
         total_seconds=offset + before,
+        counted="learner steps" if is_offline else "environment steps",
     )
+
+
+def _is_offline(rows: Sequence[dict[str, Any]]) -> bool:
+    """Returns whether a run learned without an environment step, from recorded episodes alone."""
+    if not rows or rows[-1]["environment_steps"]:
+        return False
+    learner_steps = rows[-1].get("learner_steps")
+    return isinstance(learner_steps, int) and learner_steps > 0

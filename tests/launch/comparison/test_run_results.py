@@ -38,6 +38,19 @@ def test_a_metric_that_is_not_of_the_evaluator_has_a_value_in_each_of_its_rows(t
     assert run.deviation is None
 
 
+def test_a_run_without_environment_steps_is_measured_in_learner_steps(tmp_path):
+    write_run(tmp_path / "x", [(0, 20.0), (0, 90.0)])
+    rows = [json.loads(line) for line in (tmp_path / "x" / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | {"learner_steps": 100 * number} for number, row in enumerate(rows, 1)]
+    (tmp_path / "x" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = only(tmp_path / "x")
+    assert (run.counted, run.total_steps) == ("learner steps", 100 * len(rows))
+    np.testing.assert_array_equal(run.steps, [1, 2])
+    np.testing.assert_array_equal(run.values, [20, 90])
+    of_loss = [row["learner_steps"] for row in rows if "learner/loss" in row]
+    np.testing.assert_array_equal(only(tmp_path / "x", metric="learner/loss").steps, of_loss)
+
+
 def test_seconds_continue_after_a_resume_and_lost_evaluations_do_not_count(tmp_path):
     write_run(tmp_path / "x", [(1000, 1.0), (2000, 2.0), (3000, 3.0)], elapsed=[10, 20, 30])
     # It continued from a checkpoint at 1,500 steps.
