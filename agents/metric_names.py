@@ -78,6 +78,7 @@ LEARNER_METRICS = (
         "value",
         "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
+        agents=(*(agent for agent in _ONE_LOSS if agent != "bc"), *_ACTOR_CRITIC),
     ),
     Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc", "awr", "iql")),
     Metric("conservative_gap", "how far the values of all actions lie above the recorded ones", agents=("cql",)),

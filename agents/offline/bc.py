@@ -43,12 +43,12 @@ class BCNetworks(tf.Module):
         self.actions = action_policy(spec, network)
         self.returns = returns
         """Statistics of discounted returns; None if rewards are not normalized, or not learned from."""
-        self._trains_value = trains_value
+        self.trains_value = trains_value
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains; without a loss of the network's value, those of the policy."""
-        if self._trains_value:
+        if self.trains_value:
             return self.network.trainable_variables
         of_value = {id(variable) for variable in self.network.value_variables}
         return tuple(variable for variable in self.network.trainable_variables if id(variable) not in of_value)
@@ -179,6 +179,8 @@ class BC(BCSettings, Agent):
             "entropy": mean(found.entropy_t),
             "valid_fraction": mean(found.valid_t),
         }
+        if networks.trains_value:
+            metrics["value"] = mean(found.value[:-1])
         if len(means) > 1:
             metrics |= means
         return LossOutput(tf.add_n(list(means.values())) + networks.network.regularization_loss(), metrics)

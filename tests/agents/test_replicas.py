@@ -55,14 +55,14 @@ def on_devices(on_two_devices):
     return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], FAST)
 
 
-@pytest.fixture(scope="module")
-def on_devices_slowly(on_two_devices):
-    return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], SLOW)
-
-
 @pytest.fixture(scope="module", params=[*FAST, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOW)])
 def agent(request):
     return request.param
+
+
+@pytest.fixture(scope="module")
+def on_devices_slowly(agent, on_two_devices):
+    return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], [agent])
 
 
 @pytest.fixture
