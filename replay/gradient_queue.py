@@ -9,12 +9,11 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import Layout, Nest
-from ..errors import CallboardError
+from ..data import Nest
+from .fifo_queue import FifoQueue
 from .replay_protocol import ReplayDataset
 from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
-from .servers.window_weights import SetPriorities
 from .writing.duplicate_filter import WRITER_BITS, item_id
 
 _TABLE = "gradients"
@@ -39,18 +38,16 @@ class GradientItem(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class GradientQueue:
+class GradientQueue(FifoQueue):
     """A queue of gradients for agents whose actors compute them (A3C).
 
     Attributes:
-      layout: the run's layout; only `check` works without record and state.
       length: timesteps of a block (T).
       waiting: gradients that may wait for the learner, at least 3; more means older gradients.
       keeps_observations: whether items contain the block's observations.
       returns_discount: γ of the discounted returns that items contain; None for none.
     """
 
-    layout: Layout
     length: int
     waiting: int
     keeps_observations: bool
@@ -60,26 +57,6 @@ class GradientQueue:
     def pace(self) -> None:
         """None: only the length of the queue holds actors back."""
         return None
-
-    @property
-    def catches_up(self) -> bool:
-        """False: what is in the queue when a run ends may be a part of a batch."""
-        return False
-
-    @property
-    def is_queue(self) -> bool:
-        return True
-
-    @property
-    def may_weigh_windows(self) -> bool:
-        return False
-
-    def window_weights(self, set_priorities: SetPriorities) -> None:
-        return None
-
-    def check(self) -> None:
-        if self.layout.shards != 1:
-            raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")
 
     def tables(self) -> list[reverb.Table]:
         return [queue_table(_TABLE, self.signature(), items_per_batch=1, batches=self.waiting)]

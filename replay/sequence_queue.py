@@ -5,24 +5,22 @@ import dataclasses
 import reverb
 import tensorflow as tf
 
-from ..data import Layout
 from ..errors import CallboardError
+from .fifo_queue import FifoQueue
 from .reading.queue_dataset import queue_dataset
 from .replay_protocol import Pace, ReplayDataset
 from .servers.handle import ReplayHandle
 from .servers.tables import queue_table
-from .servers.window_weights import SetPriorities
 from .writing.sequences import SequenceWriter, sequence_signature
 
 
 @dataclasses.dataclass(frozen=True)
-class SequenceQueue:
+class SequenceQueue(FifoQueue):
     """A queue of sequences for agents that learn from each sequence once (IMPALA, PPO).
 
     An item holds the sequences of all environments of an actor.
 
     Attributes:
-      layout: the run's layout; only `check` works without record and state.
       length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
       batches: maximum number of batches in the queue; a longer queue means older behavior policies.
@@ -34,7 +32,6 @@ class SequenceQueue:
       returns_discount: γ of the discounted returns that items store, see `Sample.discounted_return`; None for none.
     """
 
-    layout: Layout
     length: int
     batch_size: int
     batches: int = 2
@@ -51,30 +48,13 @@ class SequenceQueue:
         return Pace(self.max_policy_lag, self.length, items_per_actor=self.batch_size // environments)
 
     @property
-    def catches_up(self) -> bool:
-        """False: what is in the queue when a run ends may be a part of a batch."""
-        return False
-
-    @property
-    def is_queue(self) -> bool:
-        return True
-
-    @property
-    def may_weigh_windows(self) -> bool:
-        return False
-
-    def window_weights(self, set_priorities: SetPriorities) -> None:
-        return None
-
-    @property
     def element_size(self) -> int:
         """Sequences in an element of the dataset: a replica's share, or with a limit on the policy lag fewer."""
         share = self.batch_size // self.layout.replicas
         return share if self.max_policy_lag is None else min(self.layout.envs_per_actor, share)
 
     def check(self) -> None:
-        if self.layout.shards != 1:
-            raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")
+        super().check()
         layout = self.layout
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)
 

@@ -1,0 +1,39 @@
+"""What is the same for all first-in-first-out queues: one shard, no priorities, and no whole batch at the end."""
+
+import dataclasses
+
+from ..data import Layout
+from ..errors import CallboardError
+from .servers.window_weights import SetPriorities
+
+
+@dataclasses.dataclass(frozen=True)
+class FifoQueue:
+    """A queue whose items are learned from once, in the order of writing.
+
+    Attributes:
+      layout: the run's layout; only `check` works without record and state.
+    """
+
+    layout: Layout
+
+    @property
+    def catches_up(self) -> bool:
+        """False: what is in the queue when a run ends may be a part of a batch."""
+        return False
+
+    @property
+    def is_queue(self) -> bool:
+        return True
+
+    @property
+    def may_weigh_windows(self) -> bool:
+        return False
+
+    def window_weights(self, set_priorities: SetPriorities) -> None:
+        return None
+
+    def check(self) -> None:
+        """Raises `CallboardError` unless there is one replay shard."""
+        if self.layout.shards != 1:
+            raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")
