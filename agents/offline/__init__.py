@@ -1,1 +1,1 @@
-"""Agents for recorded episodes: those that imitate them, and those that go beyond them."""
+"""Agents for recorded episodes, each with its settings: those that imitate them, and those that go beyond them."""

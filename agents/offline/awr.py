@@ -17,7 +17,7 @@ from ..losses.gae import gae, standardized
 from ..losses.replicas import sum_over_replicas
 from ..losses.rewards import learning_reward
 from ..losses.shapes import where_valid
-from ..settings.awr_settings import AWRSettings
+from .awr_settings import AWRSettings
 from .bc import BC, BCNetworks
 
 

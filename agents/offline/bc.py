@@ -25,7 +25,7 @@ from ..optimizers import make_objective
 from ..policies.action_checks import check_discrete_or_bounded
 from ..policies.network_inputs import ActingNetwork, sequence_inputs
 from ..registry import agent_name
-from ..settings.bc_settings import BCSettings
+from .bc_settings import BCSettings
 
 
 class BCNetworks(tf.Module):

@@ -37,8 +37,8 @@ from ..losses.soft_actor_critic import critic_loss
 from ..optimizers import make_objective
 from ..policies.action_checks import check_discrete_or_bounded
 from ..registry import agent_name
-from ..settings.iql_settings import IQLNetworkSettings, IQLSettings
 from .bc import BCNetworks, BCPolicy, with_least_log_std
+from .iql_settings import IQLNetworkSettings, IQLSettings
 
 
 class IQLNetworks(BCNetworks):

@@ -1,1 +1,1 @@
-"""What acts: the compiled policies of the agents, over one batch or several, and the checks of actions."""
+"""What acts: the policies of the agents, compiled or computed with NumPy, over one batch or several, and their checks."""

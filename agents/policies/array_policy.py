@@ -9,7 +9,7 @@ import tree
 from ...data import Layout, Timestep
 from ..acting import CompiledPolicy
 from ..agent import Policy
-from ..learning.array_function import ArrayFunction, UnknownOperation
+from .array_function import ArrayFunction, UnknownOperation
 
 _TOLERANCE = 1e-3
 

@@ -5,7 +5,7 @@ import dataclasses
 from ...networks.network_settings import ActorCriticSettings
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt
 from ..optimizer_settings import OptimizerSettings
-from .sac_settings import SacSettings
+from ..settings.sac_settings import SacSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ from ...networks.network_settings import NetworkSettings
 from ...replay_settings import ReplaySettings
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..optimizer_settings import OptimizerSettings
-from .gaussian_settings import GaussianPolicySettings
-from .observation_settings import ObservationSettings
-from .reward_settings import RewardSettings
+from ..settings.gaussian_settings import GaussianPolicySettings
+from ..settings.observation_settings import ObservationSettings
+from ..settings.reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

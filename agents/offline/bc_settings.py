@@ -9,8 +9,8 @@ from ...networks.network_settings import CoreSettings, HeadSettings, NetworkSett
 from ...replay_settings import ReplaySettings
 from ...setting_types import PositiveInt
 from ..optimizer_settings import OptimizerSettings
-from .gaussian_settings import GaussianPolicySettings
-from .observation_settings import ObservationSettings
+from ..settings.gaussian_settings import GaussianPolicySettings
+from ..settings.observation_settings import ObservationSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from ...networks.network_settings import ActorCriticSettings
 from ...replay_settings import ReplaySettings
 from ...setting_types import PositiveFloat, PositiveInt
 from ..optimizer_settings import OptimizerSettings
-from .td3_settings import TD3Settings
+from ..settings.td3_settings import TD3Settings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 

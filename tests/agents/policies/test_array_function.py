@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.learning.array_function import ArrayFunction, UnknownOperation
 from callboard.agents.learning.fast_function import CompiledFunction
+from callboard.agents.policies.array_function import ArrayFunction, UnknownOperation
 from callboard.networks.distributions import Categorical
 
 X, SEED = tf.TensorSpec((4, 3)), tf.TensorSpec((2,), tf.int32)

@@ -5,8 +5,8 @@ import dataclasses
 from ...replay_settings import ReplaySettings
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..optimizer_settings import OptimizerSettings
+from ..settings.reward_settings import RewardSettings
 from .bc_settings import BCSettings, PolicyNetworkSettings
-from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
