@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 
 from . import foreign_names
+from .install_commands import install_command
 
 _SHORT = 5
 """Letters of a name of which one wrong letter is a large part."""
@@ -23,6 +24,23 @@ class CallboardError(Exception):
     def __init__(self, message: str = "", details: str = ""):
         super().__init__(message)
         self.details = details
+
+
+class MissingPackage(CallboardError):
+    """A package that is not installed.
+
+    Args:
+      what: what needs it, such as `environment 'LunarLander-v3'`.
+      package: its name.
+      requirement: what to install, as pip takes it.
+      reason: what its import has reported, if it was tried.
+    """
+
+    def __init__(self, what: str, package: str, requirement: str, reason: str = ""):
+        given = f" ({reason})" if reason else ""
+        super().__init__(f"{what} needs the package {package!r}{given}: {install_command(requirement)}")
+        self.package = package
+        self.requirement = requirement
 
 
 class UnknownAttribute(AttributeError):

@@ -6,6 +6,7 @@ skipped, and one that was interrupted begins anew.
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -34,10 +35,16 @@ class DefaultsRun(NamedTuple):
 
 
 def defaults_runs(seeds: Sequence[int], only: str = "") -> Iterator[DefaultsRun]:
-    """Yields the runs, seed by seed, whose names contain a text."""
+    """Yields the runs, seed by seed, whose names contain a text.
+
+    Environments that only Callboard makes by their names, such as `procgen:coinrun` and MinAtar's and MiniGrid's, whose
+    observations the default networks of Stable-Baselines3 do not take, are left out.
+    """
     study = read_study("defaults")
     for seed in seeds:
         for place in study.environments or []:
+            if re.search("[:/]|^MiniGrid", place.env):
+                continue
             for agent in place.agents or []:
                 if agent in _FAMILIES:
                     run = DefaultsRun(_FAMILIES[agent], place.env, int(place.settings["max_steps"]), seed)

@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
-from ...errors import CallboardError, did_you_mean, nearest
+from ...errors import CallboardError, MissingPackage, did_you_mean, nearest
 from ...install_commands import install_command
 from ...named_objects import import_module
 from ..batches.batched import BatchedEnvironment
@@ -83,9 +83,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     missing = missing_package(spec)
     if missing is not None:
         package, extra = missing
-        raise CallboardError(
-            f"environment {id!r} needs the package {package!r}: {install_command(f'callboard[{extra}]')}"
-        )
+        raise MissingPackage(f"environment {id!r}", package, f"callboard[{extra}]")
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
     limit = options.get("max_episode_steps")

@@ -8,8 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from ...errors import CallboardError, did_you_mean, nearest, suggestion
-from ...install_commands import install_command
+from ...errors import CallboardError, MissingPackage, did_you_mean, nearest, suggestion
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -55,15 +54,13 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
       install: what to install, as pip takes it.
 
     Raises:
-      CallboardError: if the import fails.
+      MissingPackage: if the import fails.
     """
     try:
         yield
     except ImportError as error:
         reason = " ".join(str(error).split())
-        raise CallboardError(
-            f"environment {name!r} needs the package {package!r} ({reason}): {install_command(install)}"
-        ) from error
+        raise MissingPackage(f"environment {name!r}", package, install, reason) from error
 
 
 @contextlib.contextmanager

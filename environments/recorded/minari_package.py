@@ -2,8 +2,7 @@
 
 import importlib.util
 
-from ...errors import CallboardError
-from ...install_commands import install_command
+from ...errors import MissingPackage
 
 MINARI_VERSION = "0.5.3"
 """The version whose format is written."""
@@ -17,4 +16,4 @@ def require_minari(what: str) -> None:
     """
     missing = [name for name in ("minari", "h5py") if importlib.util.find_spec(name) is None]
     if missing:
-        raise CallboardError(f"{what} needs the package {missing[0]!r}: {install_command('callboard[minari]')}")
+        raise MissingPackage(what, missing[0], "callboard[minari]")

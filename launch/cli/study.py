@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from ...errors import CallboardError
+from ...install_commands import install_command
 from ..comparison.run_series import SeriesDirectory, SeriesOutcome, run_series
 from ..comparison.study_definition import Study, StudyCell, cells_of, read_study
 from ..run_directory.remote_storage import is_url
@@ -29,13 +30,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--report", action="store_true", help="write the report of the runs so far, and start nothing")
     known, options = parser.parse_known_args(arguments)
     check_option_names(options, parser.options)
-    cells, study = _cells(known.study, known.seeds, options, known.only)
+    study = read_study(known.study)
+    if known.seeds is not None:
+        study = study.with_seeds(parse_seeds(known.seeds))
+    cells = cells_of(study, options, known.only)
+    runnable = [cell for cell in cells if cell.missing is None]
+    missing = _missing(cells)
     directory = SeriesDirectory(known.run_dir or pathlib.Path("runs") / f"study-{pathlib.Path(known.study).stem}")
     directory.check(cells)
     if known.list:
         for cell in cells:
             for seed in cell.seeds:
                 notify(cell.run_name(seed))
+        if missing:
+            notify(missing)
         return 0
     from ..comparison.curve_plots import check_plot
 
@@ -45,8 +53,13 @@ def main(arguments: Sequence[str]) -> int:
             raise CallboardError(f"there are no runs of a study in {directory.path}; start them without --report")
         outcome = SeriesOutcome(directory.read_progress(), None)
     else:
-        outcome = run_series(directory, cells, notify)
+        if not runnable:
+            raise CallboardError(missing)
+        if missing:
+            notify(missing)
+        outcome = run_series(directory, runnable, notify)
     words = [word for word in arguments if word != "--report"]
+    cells = [cell for cell in cells if cell in runnable or directory.settings(cell.name).exists()]
     _report(study, cells, directory, pathlib.Path(known.study).stem, shlex.join(["callboard", "study", *words]))
     notify(outcome.summary())
     if outcome.stopped_by is not None:
@@ -62,11 +75,14 @@ def _local_path(text: str) -> pathlib.Path:
     return pathlib.Path(text)
 
 
-def _cells(name: str, seeds: str | None, options: Sequence[str], only: str) -> tuple[list[StudyCell], Study]:
-    study = read_study(name)
-    if seeds is not None:
-        study = study.with_seeds(parse_seeds(seeds))
-    return cells_of(study, options, only), study
+def _missing(cells: Sequence[StudyCell]) -> str:
+    """Returns a line that names the environments that cannot be made, and what to install; empty if all can be."""
+    lacking = [(cell.env, cell.missing) for cell in cells if cell.missing is not None]
+    if not lacking:
+        return ""
+    environments = ", ".join(dict.fromkeys(f"{env} ({error.package})" for env, error in lacking))
+    install = install_command(*dict.fromkeys(error.requirement for _, error in lacking))
+    return f"missing packages leave out {environments}: {install}"
 
 
 def _report(study: Study, cells: Sequence[StudyCell], directory: SeriesDirectory, name: str, command: str) -> None:

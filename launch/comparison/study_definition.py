@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ... import environments
-from ...errors import CallboardError, suggestion, unknown
+from ...errors import CallboardError, MissingPackage, suggestion, unknown
 from ...nested_settings import merged_values, nested_values
 from ...setting_types import converted, given_fields, shown
 from ..experiment import Seed
@@ -150,9 +150,11 @@ class StudyCell(Cell):
 
     Attributes:
       variant: agent and variant, as tables name them.
+      missing: the package without which its environment cannot be made.
     """
 
     variant: str = ""
+    missing: MissingPackage | None = None
 
     @property
     def env(self) -> str:
@@ -218,6 +220,8 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
       options: options of `callboard train` for all runs, which override the settings of the study.
       only: part of the names of the cells that are returned.
 
+    A cell whose environment needs a package that is not installed has `missing`.
+
     Raises:
       CallboardError: a cell's settings are not valid, two have the same name, or there are no runs or too many.
     """
@@ -268,11 +272,11 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
             _check_seeds(seeds)
             recipe = _merged_recipe(study, agent, environment, [variant.settings, dict(point)])
             launcher = variant.launcher or agent.launcher or study.launcher
-            checked = _checked_recipe(recipe, agent.agent, launcher, study.launcher_options, options)
+            checked, missing = _checked_recipe(recipe, agent.agent, launcher, study.launcher_options, options)
         except CallboardError as error:
             raise CallboardError(f"{name}: {error}") from error
         flags = [f"{option_name(key)}={_option_text(value)}" for key, value in study.launcher_options.items()]
-        yield StudyCell(name, checked, seeds, ("--launcher", launcher, *flags), variant_name)
+        yield StudyCell(name, checked, seeds, ("--launcher", launcher, *flags), variant_name, missing)
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -305,7 +309,7 @@ def _checked_recipe(
     launcher_name: str,
     launcher_values: Mapping[str, Any],
     options: Sequence[str],
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], MissingPackage | None]:
     for key in ("seed", "run_dir"):
         if key in recipe:
             raise CallboardError(f"{key} is not a setting of a study: every run has its own; see seeds")
@@ -319,8 +323,12 @@ def _checked_recipe(
     experiment = launcher.fit(settings.without_agent())
     launcher.check(experiment)
     check_settings(experiment)
-    environments.check(experiment.env, experiment.options_of_env)
-    return recipe_of(settings)
+    missing = None
+    try:
+        environments.check(experiment.env, experiment.options_of_env)
+    except MissingPackage as error:
+        missing = error
+    return recipe_of(settings), missing
 
 
 def _option_text(value: Any) -> str:

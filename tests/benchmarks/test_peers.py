@@ -402,6 +402,7 @@ def test_the_peers_of_the_study_of_defaults_are_those_of_its_families():
         (f"sb3-{agent}-CartPole-v1/seed-{seed}", 50_000) for seed in (1, 2) for agent in ("ppo", "a2c", "dqn")
     ]
     assert {run.agent for run in defaults.defaults_runs([1])} == {"ppo", "a2c", "dqn", "sac", "td3"}
+    assert not [run.env for run in defaults.defaults_runs([1]) if "MinAtar" in run.env or ":" in run.env]
 
 
 def test_finished_runs_are_skipped_and_interrupted_ones_begin_anew(monkeypatch, tmp_path, capsys):

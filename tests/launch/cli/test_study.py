@@ -1,5 +1,7 @@
 """`callboard study`: runs, reports, and mistakes in one line."""
 
+import sys
+
 import pytest
 from synthetic_runs import write_run
 
@@ -33,6 +35,30 @@ def started(monkeypatch, tmp_path, study):
 
     monkeypatch.setattr(run_series, "_run_process", run)
     return commands
+
+
+@pytest.fixture
+def without_minigrid(monkeypatch, study, tmp_path):
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith("minigrid")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, "minigrid", None)
+    there = "[MiniGrid-Empty-8x8-v0, MiniGrid-DoorKey-5x5-v0, CartPole-v1]"
+    (tmp_path / "mine.yaml").write_text(STUDY.replace("[CartPole-v1]", there))
+
+
+def test_only_what_is_run_needs_its_package(without_minigrid, started, capsys):
+    pytest.importorskip("matplotlib")
+    left_out = "missing packages leave out MiniGrid-Empty-8x8-v0 (minigrid), MiniGrid-DoorKey-5x5-v0 (minigrid): "
+    assert main(["study", "mine.yaml", "--list", "--only", "impala"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 7 and lines[-1].startswith(left_out) and lines[-1].count("callboard[minigrid]") == 1
+    assert main(["study", "mine.yaml", "--list", "--only", "CartPole"]) == 0
+    assert "missing" not in capsys.readouterr().out
+    assert main(["study", "mine.yaml", "--only", "impala"]) == 0
+    text = capsys.readouterr().out
+    assert len(started) == 2 and "2 of 2 runs are finished" in text and text.count(left_out) == 1
+    assert main(["study", "mine.yaml", "--only", "MiniGrid"]) != 0
+    assert len(started) == 2 and left_out in capsys.readouterr().err
 
 
 def test_a_failed_run_is_named_at_the_end_and_the_others_are_reported(started, tmp_path, capsys):

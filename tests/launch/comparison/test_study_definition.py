@@ -92,12 +92,7 @@ def test_no_environment_is_that_of_the_recipe():
 def test_studies_that_ship_are_valid_and_described(name):
     study = read_study(name)
     assert study.description and name in study_names()
-    try:
-        assert cells_of(study)
-    except CallboardError as error:
-        if "needs the package" not in str(error):
-            raise
-        pytest.skip(str(error))
+    assert cells_of(study)
 
 
 @pytest.mark.parametrize(
