@@ -85,7 +85,10 @@ class Graph:
         return self.add("coordinator", 0, Coordinator, self._run)
 
     def add_replay(self, policy_run: Run, coordinator: Any) -> list[Any]:
-        """A Reverb server for each shard, with the tables of the agent's replay kind, and checkpoints of them."""
+        """A Reverb server for each shard, with the tables of the agent's replay kind, and checkpoints of them.
+
+        `replay.prepare_replay` builds that kind of replay.
+        """
         kind = policy_run.experiment.agent.make_replay(policy_run.layout)
         return [
             self.add(
@@ -128,17 +131,23 @@ class Graph:
         return first
 
     def add_inference(self, policy_run: Run, coordinator: Any, learner: Any, replay: list[Any]) -> list[Any]:
-        """With central inference, the agent's policy with the learner's weights, and a replay writer for each actor."""
+        """With central inference, the agent's policy with the learner's weights, and a replay writer for each actor.
+
+        `inference.prepare_inference` builds what acts.
+        """
         count = policy_run.experiment.inference_nodes if policy_run.experiment.inference == "central" else 0
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
         return [self.add("inference", rank, InferenceNode, policy_run, rank=rank, **shared) for rank in range(count)]
 
     def add_recorder(self, policy_run: Run, coordinator: Any) -> Any:
-        """The data set to which actors send the episodes of a policy."""
+        """The data set to which actors send the episodes of a policy; `recorder.prepare_recorder` opens it."""
         return self.add("recorder", 0, RecorderNode, policy_run, coordinator=coordinator)
 
     def add_feeders(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
-        """Recorded episodes, a policy that completes them to records, and replay writers, for each shard."""
+        """Recorded episodes, a policy that completes them to records, and a replay writer, for each shard.
+
+        `feeder.prepare_feeder` builds them.
+        """
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
         for index in range(self._experiment.replay_shards):
             self.add("feeder", index, FeederNode, self._run, index=index, **shared)
@@ -173,7 +182,10 @@ class Graph:
             )
 
     def add_policy_server(self, coordinator: Any, learner: Any, replay: list[Any]) -> None:
-        """In place of the actors: an HTTP server, the agent's policy, and a replay writer for each simulator."""
+        """In place of the actors: an HTTP server, the agent's policy, and a replay writer for each simulator.
+
+        `inference.prepare_inference` builds what acts, and `policy_server.prepare_door` the server.
+        """
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
         self.add("actor", 0, PolicyServerNode, self._run, index=0, rules=POLICY_SERVER_RULES, **shared)
 

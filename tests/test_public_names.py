@@ -45,3 +45,33 @@ def test_names_of_earlier_versions_are_those_of_today():
     assert (parts.Parts, parts.start_parts) == (own_loop.Servers, own_loop.start_servers)
     assert (parts.rollout, parts.train) == (own_loop.rollout, own_loop.train)
     assert policy_settings.FrozenPolicy is policy_settings.TrainedPolicy
+
+
+def test_a_node_of_the_user_may_have_the_rules_of_an_earlier_version():
+    import launchpad as lp
+
+    from callboard.launch.nodes import node
+    from callboard.launch.nodes.user_node import USER_NODE_RULES, UserNode
+
+    class WithPolicy(lp.PyNode):
+        policy = node.NodePolicy(stop_order=3)
+
+    assert node.NodePolicy is node.NodeRules
+    assert UserNode("own/0", WithPolicy(print)).rules == node.NodeRules(stop_order=3)
+    assert UserNode("own/0", lp.PyNode(print)).rules == USER_NODE_RULES
+
+
+def test_a_launcher_may_have_the_methods_of_an_earlier_version():
+    from callboard.launch.launchers import launcher
+
+    class Own(launcher.Launcher):
+        name = "own"
+
+        def local_part(self, experiment):
+            return launcher.LocalPart(experiment.learners, ())
+
+        def run(self, program, run, monitor):
+            pass
+
+    experiment = callboard.Experiment("ppo", env="CartPole-v1")
+    assert Own().local_nodes(experiment) == launcher.LocalNodes(1, ())

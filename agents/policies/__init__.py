@@ -1,1 +1,1 @@
-"""What acts: the policies of the agents, compiled or computed with NumPy, over one batch or several, and their checks."""
+"""What acts: policies of the agents, compiled or computed with NumPy, over one batch or several, and their checks."""

@@ -57,6 +57,12 @@ class LocalNodes(NamedTuple):
     """Whether the coordinator runs here; the machine must have the ports that it needs."""
 
 
+LocalPart = LocalNodes
+"""Its name in Callboard 0.2, for launchers that import it."""
+_LOCAL_NODES_BEFORE = "local_part"
+"""The name of `Launcher.local_nodes` in Callboard 0.2."""
+
+
 class Launcher(abc.ABC):
     """Runs programs.  Subclasses are frozen dataclasses whose fields are the launcher's options.
 
@@ -76,6 +82,10 @@ class Launcher(abc.ABC):
     """Whether all nodes run on the machine that starts the run."""
     stores_at_urls: ClassVar[bool] = False
     """Whether the run directory may be a URL."""
+
+    def __init_subclass__(cls) -> None:
+        if _LOCAL_NODES_BEFORE in vars(cls):
+            cls.local_nodes = vars(cls)[_LOCAL_NODES_BEFORE]  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         if not getattr(self, "name", ""):

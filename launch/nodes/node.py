@@ -133,6 +133,10 @@ class NodeRules:
     hosts: tuple[str, ...] | None = ()
 
 
+NodePolicy = NodeRules
+"""Its name in Callboard 0.2, for programs that import it."""
+
+
 class LaunchedNode(Protocol):
     """A node of a program, as a launcher sees it: a `ProgramNode`, or a `UserNode` around a node of the user's own."""
 

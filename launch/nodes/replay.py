@@ -7,9 +7,11 @@ import numpy as np
 import reverb
 
 from ...agents.acting import trace_layout
+from ...agents.agent import Agent
+from ...data import Layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, start_server
+from ...replay import Replay, ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, start_server
 from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule
@@ -29,7 +31,8 @@ _START_SECONDS = 60.0
 class ReplayNode(ReportingNode):
     """Serves the agent's tables, and saves them if the experiment is configured to.
 
-    Where items hold whole batches of prioritized windows, it also serves the windows' weights.
+    Where items hold whole batches of prioritized windows, it also serves the windows' weights.  `prepare_replay` builds
+    the kind of replay, which defines the tables.
     """
 
     served = ("window_weights", "update_windows")
@@ -59,9 +62,7 @@ class ReplayNode(ReportingNode):
         )
 
     def setup(self) -> None:
-        agent = self._agent
-        layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
-        replay = agent.make_replay(layout)
+        replay = prepare_replay(self._agent, self._layout)
         windows = replay.window_weights(self._set_priorities)
 
         def restore(server: reverb.Server, checkpoint: pathlib.Path) -> None:
@@ -164,3 +165,8 @@ class ReplayNode(ReportingNode):
     def _save(self) -> None:
         with marked_while_files_grow(self.context.progress, self._directory, "writing its checkpoint"):
             self._saver.save(_SAVE_SECONDS)
+
+
+def prepare_replay(agent: Agent, layout: Layout) -> Replay:
+    """Builds the agent's kind of replay, with the tables of a shard, for the records that its networks produce."""
+    return agent.make_replay(trace_layout(agent, layout, agent.make_networks(layout)))

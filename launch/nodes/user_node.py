@@ -43,7 +43,7 @@ class UserNode:
                 "PyClassNode, CourierNode or ReverbNode"
             )
         self.name = name
-        self.rules: NodeRules = dataclasses.replace(getattr(node, "rules", USER_NODE_RULES), hosts=hosts)
+        self.rules: NodeRules = dataclasses.replace(_rules_of(node), hosts=hosts)
         self.addresses: list[lp.Address] = node.addresses
         self._node = node
 
@@ -129,3 +129,9 @@ class _StopNotice:
 
     def wait_for_stop(self, timeout_secs: float | None = None) -> Any:
         return self._stop.wait(timeout_secs)
+
+
+def _rules_of(node: lp.PyNode) -> NodeRules:
+    """Returns the rules that the user has set for a node, in Callboard 0.2 as `policy`, or those of all such nodes."""
+    rules = getattr(node, "rules", getattr(node, "policy", None))
+    return rules if isinstance(rules, NodeRules) else USER_NODE_RULES

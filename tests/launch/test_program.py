@@ -1,5 +1,8 @@
 """The program graph, and nodes that a user adds to it."""
 
+import pathlib
+import re
+
 import launchpad as lp
 import pytest
 
@@ -9,9 +12,11 @@ from callboard.agents.sac import Sac
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.program import describe_graph, handle_of, make_program, nodes_of
+from callboard.launch.program import Graph, describe_graph, handle_of, make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.nested_settings import from_values
+
+NODES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "nodes"
 
 
 class Own:
@@ -68,3 +73,14 @@ def test_replay_has_an_address_more_where_windows_have_priorities(tmp_path, agen
 def test_an_unknown_node_has_no_handle(program):
     with pytest.raises(CallboardError, match="unknown node 'lerner/0'; did you mean 'learner/0'"):
         handle_of(program, "lerner/0")
+
+
+def test_a_kind_of_node_names_the_function_that_builds_it():
+    building = [name for name in vars(Graph) if name.startswith("add_") and name != "add_coordinator"]
+    assert len(building) == 8
+    for name in building:
+        named = re.findall(r"`(\w+)\.(prepare_\w+)`", getattr(Graph, name).__doc__)
+        assert named, name
+        for module, function in named:
+            places = list(NODES.rglob(f"{module}.py"))
+            assert [f"def {function}(" in path.read_text() for path in places] == [True], (module, function)

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ....agents.acting import trace_layout
+from ....agents.agent import Agent
 from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
 from ....agents.weights import WeightClient
-from ....data import Version
+from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
@@ -53,7 +54,7 @@ class _ServedActor:
 
 
 class InferenceNode(ReportingNode):
-    """Acts for the actors `rank`, `rank + inference_nodes`, ..."""
+    """Acts for the actors `rank`, `rank + inference_nodes`, ...; `prepare_inference` builds what acts."""
 
     served: ClassVar[tuple[str, ...]] = ("act",)
 
@@ -124,13 +125,9 @@ class InferenceNode(ReportingNode):
         return session.writer.items_written if session else 0
 
     def setup(self) -> None:
-        prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
-        agent = self._experiment.agent
-        networks = self._networks = agent.make_networks(self._layout)
-        policy = agent.make_policy(networks, "train")
-        self._layout = trace_layout(agent, self._layout, networks)
-        self._policy = BatchedPolicy(policy, self._layout)
-        self._weights = WeightClient(self._learner.client(CALL_SECONDS), policy.variables)
+        self._networks, self._policy, self._layout, self._weights = prepare_inference(
+            self._experiment.agent, self._layout, self._learner
+        )
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
             return
@@ -251,3 +248,32 @@ class InferenceNode(ReportingNode):
             self._weights.apply()
         assert self._weights.version is not None
         return self._weights.version
+
+
+class PreparedInference(NamedTuple):
+    """What acts in an inference node."""
+
+    networks: Any
+    """The agent's networks, which the writers of the actors may need."""
+    policy: BatchedPolicy
+    """Acts for the batches of several actors at once."""
+    layout: Layout
+    """The layout of the run, with the record that replay contains."""
+    weights: WeightClient
+    """Fetches the weights of those networks."""
+
+
+def prepare_inference(agent: Agent, layout: Layout, learner: NodeHandle) -> PreparedInference:
+    """Builds what acts in an inference node; weights and connections to replay follow, and a writer for each actor.
+
+    Args:
+      agent: the agent.
+      layout: the layout of the run.
+      learner: handle of the learner.
+    """
+    prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
+    networks = agent.make_networks(layout)
+    policy = agent.make_policy(networks, "train")
+    layout = trace_layout(agent, layout, networks)
+    weights = WeightClient(learner.client(CALL_SECONDS), policy.variables)
+    return PreparedInference(networks, BatchedPolicy(policy, layout), layout, weights)

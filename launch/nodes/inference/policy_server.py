@@ -3,12 +3,12 @@
 import functools
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....agents.acting import policy_seed
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
-from ....data import Version
+from ....data import Layout, Version
 from ...experiments.checked_run import Run
 from ...serving.access_token import make_token, read_token
 from ...serving.episode_server import EpisodeServer
@@ -70,7 +70,9 @@ class PolicyServerNode(InferenceNode):
             rotates=not replay.is_queue,
             may_step=self._may_step,
         )
-        self._open_door(self._episodes, replay.is_queue)
+        self._door = prepare_door(self._run, self._layout, self._episodes, self._health)
+        self._door.start()
+        self._announce()
 
     def step(self) -> None:
         """Answers the requests that have arrived."""
@@ -140,32 +142,19 @@ class PolicyServerNode(InferenceNode):
         assert self._weights.version is not None
         return self._weights.version
 
-    def _open_door(self, episodes: EpisodeServer, reads_queue: bool) -> None:
-        # aiohttp, which it needs, is installed where there are policy servers.
-        from ...serving.http_door import HttpDoor
-
+    def _announce(self) -> None:
+        """Says on the screen, when the run begins, where simulators connect."""
         experiment = self._experiment
         assert experiment.policy_server is not None
-        address = parse_address(experiment.policy_server)
-        tls = tls_context(experiment.policy_server_certificate, experiment.policy_server_key)
-        given = experiment.policy_server_token_file
-        path = self._run.directory.path / "policy_server_token" if given is None else pathlib.Path(given)
-        token = make_token(path) if given is None else read_token(path)
-        wire = WireFormat(self._layout.spec)
-        has_memory = self._layout.state != ()
-        refusal = ""
-        if reads_queue:
-            refusal = "this agent learns from its own actions only: leave action out, or train one that has a replay"
-        elif has_memory:
-            refusal = "this agent's memory contains its own actions: leave action out, or train one without memory"
-        self._door = HttpDoor(episodes, wire, address, token, tls, experiment.actors, lambda: refusal, self._health)
-        self._door.start()
-        url = address.url(tls is not None)
+        address, given = parse_address(experiment.policy_server), experiment.policy_server_token_file
+        encrypted = experiment.policy_server_certificate is not None
+        url = address.url(encrypted)
         logging.info("policy server at %s", url)
         if not self._incarnation:
+            token = read_token(token_path(self._run))
             shown = f"token {token}" if given is None else f"its token is in {given}"
             self.context.notify(f"policy server at {url}, {experiment.actors} places; {shown}")
-            if not address.is_loopback and tls is None:
+            if not address.is_loopback and not encrypted:
                 self.context.notify(
                     "the policy server sends its token and all data unencrypted over the network: set "
                     "policy_server_certificate, or listen at 127.0.0.1"
@@ -173,3 +162,36 @@ class PolicyServerNode(InferenceNode):
 
     def _health(self) -> dict[str, Any]:
         return {"learner_step": self.weights_step()}
+
+
+def prepare_door(run: Run, layout: Layout, episodes: EpisodeServer, health: Callable[[], dict[str, Any]]) -> "HttpDoor":
+    """Builds the HTTP server of a run: its address, token and certificate, and which actions it accepts.
+
+    Args:
+      run: the run.
+      layout: the layout of the run.
+      episodes: the episodes that simulators play.
+      health: returns what the health address adds.
+    """
+    # aiohttp, which it needs, is installed where there are policy servers.
+    from ...serving.http_door import HttpDoor
+
+    experiment = run.experiment
+    assert experiment.policy_server is not None
+    address = parse_address(experiment.policy_server)
+    tls = tls_context(experiment.policy_server_certificate, experiment.policy_server_key)
+    path = token_path(run)
+    token = make_token(path) if experiment.policy_server_token_file is None else read_token(path)
+    refusal = ""
+    if experiment.agent.make_replay(layout).is_queue:
+        refusal = "this agent learns from its own actions only: leave action out, or train one that has a replay"
+    elif layout.state != ():
+        refusal = "this agent's memory contains its own actions: leave action out, or train one without memory"
+    wire = WireFormat(layout.spec)
+    return HttpDoor(episodes, wire, address, token, tls, experiment.actors, lambda: refusal, health)
+
+
+def token_path(run: Run) -> pathlib.Path:
+    """Returns the file that holds the token: the user's, or one in the run directory."""
+    given = run.experiment.policy_server_token_file
+    return run.directory.path / "policy_server_token" if given is None else pathlib.Path(given)

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tree
 
 from ....agents.acting import CompiledPolicy, make_record, trace_layout
 from ....agents.policies.network_inputs import with_previous_action
 from ....agents.weights import WeightClient
-from ....data import Nest, Timestep, Version
+from ....data import Layout, Nest, Timestep, Version
 from ....environments.recorded import EpisodeFeed
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
@@ -26,7 +27,8 @@ class FeederNode(ReportingNode):
     """Plays recorded episodes of the run's data sets, again and again, through the agent's own writer.
 
     Where the agent stores something that its policy computes, such as a recurrent state or the values that priorities
-    follow from, the newest policy computes it from the recorded observations.
+    follow from, the newest policy computes it from the recorded observations.  `prepare_feeder` builds what the node
+    consists of.
 
     Args:
       context: context of the node.
@@ -48,7 +50,7 @@ class FeederNode(ReportingNode):
     ):
         super().__init__(context, coordinator)
         self._run = run
-        self._part = index
+        self._shard = index
         # Beyond the indices of all actors, and written to the shard of the same number.
         self._index = (run.experiment.actors // len(replay) + 1) * len(replay) + index
         self._learner = learner
@@ -71,45 +73,33 @@ class FeederNode(ReportingNode):
         return self._writer.items_written if self._writer else 0
 
     def setup(self) -> None:
-        experiment, agent, layout = self._run.experiment, self._run.experiment.agent, self._run.layout
-        self.context.progress.works_slowly("building networks")
-        networks = agent.make_networks(layout)
         incarnation = self.reporter.incarnation()
         if incarnation is None:
             return
-        self.context.progress.works_slowly("opening the data sets")
-        data, shares = open_sources(experiment)
-        seed = experiment.seed + incarnation
-        feed = EpisodeFeed(data, shares, experiment.envs_per_actor, seed, self._part, experiment.replay_shards)
-        self.context.progress.works_slowly("building networks")
-        count = experiment.envs_per_actor
-        policy = compile_policy(experiment, layout, networks, "train", self._index * count, count, incarnation)
-        layout = trace_layout(agent, layout, networks)
+        prepared = prepare_feeder(self.context, self._run, self._shard, self._index, incarnation, self._learner)
+        self._weights = prepared.weights
         self.begin_reports()
-        stored = layout.record.extras, layout.state
-        if tree.flatten(stored):
-            self._weights = WeightClient(self._learner.client(CALL_SECONDS), policy.policy.variables)
-            if not wait_for_weights(self._weights, self._learner, self.context):
-                return
+        if self._weights is not None and not wait_for_weights(self._weights, self._learner, self.context):
+            return
         if not self.reporter.wait_for(self._shard_name):
             return
         self.context.progress.works_slowly("connecting to replay")
         self._writer = ActorWriter(
-            agent,
-            layout,
+            self._run.experiment.agent,
+            prepared.layout,
             self._index,
             self._replay_handle,
             self.reporter.seconds_short_of_data,
-            networks,
+            prepared.networks,
             lambda: self.reporter.has_finished(""),
         )
-        self._computer = _PolicyOutputs(policy, stored if self._weights is None else None)
-        self._feed = feed
+        self._computer = prepared.computer
+        self._feed = prepared.feed
         logging.info("first recorded episodes")
         if not self.context.cooperative:
-            Heartbeat(self._replay_handle, self.context.stop, [self._part])
+            Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             if self._weights is not None:
-                fetch_in_background(self._weights, self._learner, experiment.actors + 1, self.context.stop)
+                fetch_in_background(self._weights, self._learner, self._run.experiment.actors + 1, self.context.stop)
 
     def step(self) -> None:
         """Writes one timestep of all episodes that it plays, if replay takes it."""
@@ -179,3 +169,45 @@ class _PolicyOutputs:
         # The policy has chosen another action.
         self._policy.state = with_previous_action(self._policy.state, action)
         return extras, state
+
+
+class PreparedFeeder(NamedTuple):
+    """What a feeder node consists of."""
+
+    feed: EpisodeFeed
+    """The recorded episodes that it plays."""
+    networks: Any
+    """The agent's networks, which its writer may need."""
+    computer: _PolicyOutputs
+    """Completes recorded steps to records."""
+    layout: Layout
+    """The layout of the run, with the record that replay contains."""
+    weights: WeightClient | None
+    """Fetches the weights of those networks; None if nothing that they compute is stored."""
+
+
+def prepare_feeder(
+    context: NodeContext, run: Run, shard: int, index: int, incarnation: int, learner: NodeHandle
+) -> PreparedFeeder:
+    """Builds what a feeder consists of; weights and the writer to replay follow.
+
+    Args:
+      context: context of the node.
+      run: the run.
+      shard: index of the replay shard that it writes to.
+      index: index of the feeder, after those of all actors.
+      incarnation: number of earlier incarnations of the feeder.
+      learner: handle of the learner.
+    """
+    experiment, agent, count = run.experiment, run.experiment.agent, run.experiment.envs_per_actor
+    context.progress.works_slowly("opening the data sets")
+    data, shares = open_sources(experiment)
+    feed = EpisodeFeed(data, shares, count, experiment.seed + incarnation, shard, experiment.replay_shards)
+    context.progress.works_slowly("building networks")
+    networks = agent.make_networks(run.layout)
+    policy = compile_policy(experiment, run.layout, networks, "train", index * count, count, incarnation)
+    layout = trace_layout(agent, run.layout, networks)
+    stored = layout.record.extras, layout.state
+    weights = WeightClient(learner.client(CALL_SECONDS), policy.policy.variables) if tree.flatten(stored) else None
+    computer = _PolicyOutputs(policy, stored if weights is None else None)
+    return PreparedFeeder(feed, networks, computer, layout, weights)

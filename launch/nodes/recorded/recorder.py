@@ -22,7 +22,8 @@ _GIGABYTE = 10**9
 class RecorderNode(ReportingNode):
     """Keeps the data set `episodes/recorded-v0` of a run, or of one of its policies.
 
-    What actors send is written before they get an answer, and once, also if they send it again.
+    What actors send is written before they get an answer, and once, also if they send it again.  `prepare_recorder`
+    opens the data set.
     """
 
     served: ClassVar[tuple[str, ...]] = ("record",)
@@ -61,10 +62,7 @@ class RecorderNode(ReportingNode):
 
     def setup(self) -> None:
         self.context.progress.works_slowly("opening the data set")
-        experiment, layout = self._run.experiment, self._run.layout
-        limit = experiment.record_limit * _GIGABYTE
-        metadata = recorded_metadata(experiment)
-        self._files = EpisodeFiles(self._run.directory.recorded, layout.spec, metadata, limit)
+        self._files = prepare_recorder(self._run)
         self.begin_reports()
 
     def step(self) -> None:
@@ -112,6 +110,12 @@ class RecorderNode(ReportingNode):
                     f"the data set has reached its limit of {self._run.experiment.record_limit:g} GB with "
                     f"{self._files.total_episodes:,} episodes; no more are recorded"
                 )
+
+
+def prepare_recorder(run: Run) -> EpisodeFiles:
+    """Opens the data set of a run or of one of its policies, which has a size limit."""
+    limit = run.experiment.record_limit * _GIGABYTE
+    return EpisodeFiles(run.directory.recorded, run.layout.spec, recorded_metadata(run.experiment), limit)
 
 
 class _Call:
