@@ -36,18 +36,31 @@ class EpisodeColumns(NamedTuple):
         )
 
 
-def columns_of(space: spaces.Space[Any], values: Nest, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields the path and the column of each array of a nest of the environment's own values `[T, ...]`."""
+class Leaf(NamedTuple):
+    """An array of a nest of the environment's own values."""
+
+    path: str
+    """Its path in the file."""
+    values: np.ndarray
+    """`[T, ...]`."""
+    is_picture: bool
+    """Whether Minari reads it as pictures."""
+
+    def column(self) -> Any:
+        """Returns the values as they are in the file: an array, or a list of PNG pictures."""
+        return [_png(frame) for frame in self.values] if self.is_picture else self.values
+
+
+def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[Leaf]:
+    """Yields the arrays of a nest of the environment's own values `[T, ...]`."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
-            yield from columns_of(part, values[key], f"{name}/{key}")
+            yield from leaves_of(part, values[key], f"{path}/{key}")
     elif isinstance(space, spaces.Tuple):
         for index, part in enumerate(space.spaces):
-            yield from columns_of(part, values[index], f"{name}/_index_{index}")
-    elif is_picture(space):
-        yield name, [_png(frame) for frame in values]
+            yield from leaves_of(part, values[index], f"{path}/_index_{index}")
     else:
-        yield name, values
+        yield Leaf(path, values, is_picture(space))
 
 
 def check_recordable(space: spaces.Space[Any]) -> None:

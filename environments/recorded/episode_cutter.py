@@ -10,7 +10,7 @@ import tree
 from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
-from .episode_columns import EpisodeColumns, columns_of
+from .episode_columns import EpisodeColumns, Leaf, leaves_of
 from .native_values import native_values, space_of
 
 _OPEN_BYTES = 2**30
@@ -21,16 +21,21 @@ Step = tuple[Nest, Timestep]
 
 
 class _Block(NamedTuple):
-    """What the batch did in some consecutive rows; a row is an action and the observation before it."""
+    """What the batch did in some consecutive rows; a row is an action, and the observations before and after it."""
 
     first: int
     """Number of its first row since the batch began."""
-    observation: list[np.ndarray]
-    """The leaves, `[rows, B, ...]`, before the actions."""
-    action: list[np.ndarray]
-    """The leaves, `[rows, B, ...]`."""
-    reward: np.ndarray
+    observations: list[Leaf]
+    """The environment's own values, `[rows + 1, B, ...]`."""
+    actions: list[Leaf]
+    """The same of the actions, `[rows, B, ...]`."""
+    rewards: np.ndarray
     """`[rows, B]`."""
+
+    @property
+    def end(self) -> int:
+        """Number of the first row after it."""
+        return self.first + len(self.rewards)
 
 
 class EpisodeCutter:
@@ -52,7 +57,6 @@ class EpisodeCutter:
         notify: Callable[[str], object],
         quota: int | None = None,
     ):
-        self._spec = spec
         self._encoding = encoding_of(spec)
         self._spaces = space_of(self._encoding.observation), space_of(self._encoding.action)
         self._seeds = list(seeds)
@@ -63,7 +67,7 @@ class EpisodeCutter:
         """Number of the next row."""
         self._begun: list[int | None] = []
         """The row in which each environment's episode began; None for one that is not recorded."""
-        self._observation: list[np.ndarray] = []
+        self._observation: Nest = ()
         self._last = np.zeros(0, np.bool_)
         self._row_bytes = 1
         self._reported_length = False
@@ -72,81 +76,88 @@ class EpisodeCutter:
         """Takes the first timestep of all environments; open episodes are left out."""
         self._blocks, self._next = [], 0
         self._begun = [0] * len(timestep.first)
-        self._observation = tree.flatten(timestep.observation)
-        self._last = timestep.last
-        self._row_bytes = 1 + sum(leaf.nbytes for leaf in self._observation)
+        self._observation, self._last = timestep.observation, timestep.last
+        self._row_bytes = 1 + sum(leaf.nbytes for leaf in tree.flatten(timestep.observation))
 
     def cut(self, steps: Sequence[Step]) -> Iterator[EpisodeColumns]:
         """Takes what followed, and yields the episodes that have ended with it."""
-        after = [tree.flatten(timestep.observation) for _, timestep in steps]
-        actions = [tree.flatten(action) for action, _ in steps]
-        before = [self._observation, *after[:-1]]
         first = self._next
+        observed = [self._observation, *(timestep.observation for _, timestep in steps)]
         block = _Block(
             first,
-            [np.stack(leaves) for leaves in zip(*before, strict=True)],
-            [np.stack(leaves) for leaves in zip(*actions, strict=True)],
-            np.stack([timestep.reward for _, timestep in steps]),
+            self._leaves("observations", self._encoding.observation, observed),
+            self._leaves("actions", self._encoding.action, [action for action, _ in steps]),
+            np.stack([timestep.reward for _, timestep in steps]).astype(np.float32, copy=False),
         )
         self._blocks.append(block)
-        self._next += len(steps)
+        self._next = block.end
         last = np.stack([self._last, *(timestep.last for _, timestep in steps)])
         ended = last[1:] | np.stack([timestep.first for _, timestep in steps])
         for row, env in np.argwhere(ended).tolist():
-            timestep = steps[row][1]
+            timestep, end = steps[row][1], first + row + 1
+            terminated = not timestep.discount[env]
             if last[row, env]:
                 # The action was ignored: the next episode begins after it.
-                self._begun[env] = first + row + 1
+                self._begun[env] = end
             elif timestep.last[env]:
-                yield from self._end(env, first + row, after[row], not timestep.discount[env])
+                yield from self._end(env, end, terminated)
                 self._begun[env] = None
             else:
                 # Its final observation is lost.  Nothing depends on it after a termination.
-                terminated = not timestep.discount[env]
-                yield from self._end(env, first + row if terminated else first + row - 1, before[row], terminated)
-                self._begun[env] = first + row + 1
-        self._observation, self._last = after[-1], last[-1]
+                yield from self._end(env, end if terminated else end - 1, terminated, is_lost=terminated)
+                self._begun[env] = end
+        self._observation, self._last = observed[-1], last[-1]
         self._trim()
 
-    def _end(self, env: int, row: int, final: list[np.ndarray], terminated: bool) -> Iterator[EpisodeColumns]:
-        """Yields the episode of an environment whose last action is that of a row, if it is recorded."""
+    def _leaves(self, name: str, encoding: Nest, nests: Sequence[Nest]) -> list[Leaf]:
+        """Returns nests `[B, ...]` of what agents see as the environment's own values `[T, B, ...]`."""
+        envs = len(self._begun)
+
+        def stack(*leaves: np.ndarray) -> np.ndarray:
+            return np.concatenate(leaves)
+
+        native = native_values(encoding, tree.map_structure(stack, *nests))
+        space = self._spaces[0] if name == "observations" else self._spaces[1]
+        return [
+            leaf._replace(values=leaf.values.reshape(len(nests), envs, *leaf.values.shape[1:]))
+            for leaf in leaves_of(space, native, name)
+        ]
+
+    def _end(self, env: int, end: int, terminated: bool, is_lost: bool = False) -> Iterator[EpisodeColumns]:
+        """Yields the episode of an environment whose last row is the one before `end`, if it is recorded.
+
+        Args:
+          is_lost: whether its last observation is lost, so that the one before stands for it.
+        """
         begun, seed = self._begun[env], self._seeds[env]
         self._seeds[env] = None
         if begun is None or not self._left[env]:
             return
         self._left[env] -= 1
-        if row >= begun:
-            yield self._columns(env, begun, row + 1, final, terminated, seed)
+        if end == begun:
+            return
+        blocks = [block for block in self._blocks if block.first < end and block.end > begun]
+        rows = [(max(begun - block.first, 0), min(end, block.end) - block.first) for block in blocks]
 
-    def _columns(
-        self, env: int, begun: int, end: int, final: list[np.ndarray], terminated: bool, seed: int | None
-    ) -> EpisodeColumns:
-        """Returns the rows `begun` to `end - 1` of an environment as columns, with the observation after them."""
-        parts = [
-            (block, max(begun - block.first, 0), end - block.first)
-            for block in self._blocks
-            if block.first < end and block.first + len(block.reward) > begun
+        def column(leaves: Sequence[Leaf], final: bool) -> Leaf:
+            parts = [leaf.values[a:b, env] for leaf, (a, b) in zip(leaves, rows, strict=True)]
+            if final:
+                at = rows[-1][1] - is_lost
+                parts.append(leaves[-1].values[at : at + 1, env])
+            return leaves[0]._replace(values=np.concatenate(parts))
+
+        columns = [
+            *(column(leaves, True) for leaves in zip(*(block.observations for block in blocks), strict=True)),
+            *(column(leaves, False) for leaves in zip(*(block.actions for block in blocks), strict=True)),
         ]
-        observed = [
-            np.concatenate([*(block.observation[index][a:b, env] for block, a, b in parts), leaf[env][np.newaxis]])
-            for index, leaf in enumerate(final)
-        ]
-        acted = [
-            np.concatenate([block.action[index][a:b, env] for block, a, b in parts])
-            for index in range(len(parts[0][0].action))
-        ]
-        ends = np.zeros(end - begun, np.bool_)
-        ends[-1] = True
-        observation = native_values(self._encoding.observation, tree.unflatten_as(self._spec.observation, observed))
-        action = native_values(self._encoding.action, tree.unflatten_as(self._spec.action, acted))
+        ends = {name: np.zeros(end - begun, np.bool_) for name in ("terminations", "truncations")}
+        ends["terminations" if terminated else "truncations"][-1] = True
         values = {
-            **dict(columns_of(self._spaces[0], observation, "observations")),
-            **dict(columns_of(self._spaces[1], action, "actions")),
-            "rewards": np.concatenate([block.reward[a:b, env] for block, a, b in parts]).astype(np.float32),
-            "terminations": ends & terminated,
-            "truncations": ends & (not terminated),
+            **{leaf.path: leaf.column() for leaf in columns},
+            "rewards": np.concatenate([block.rewards[a:b, env] for block, (a, b) in zip(blocks, rows, strict=True)]),
+            **ends,
         }
-        return EpisodeColumns(values, end - begun, seed)
+        yield EpisodeColumns(values, end - begun, seed)
 
     def _trim(self) -> None:
         """Forgets blocks of no open episode, and episodes that take too much memory."""
@@ -158,4 +169,4 @@ class EpisodeCutter:
                     self._reported_length = True
                     self._notify(f"an episode is longer than {most:,} steps, more than is kept: it is not recorded")
         first = min((begun for begun in self._begun if begun is not None), default=self._next)
-        self._blocks = [block for block in self._blocks if block.first + len(block.reward) > first]
+        self._blocks = [block for block in self._blocks if block.end > first]

@@ -30,7 +30,7 @@ def native_values(encoding: Nest, values: Nest) -> Nest:
     array = np.asarray(values)
     if encoding.channels_first:
         array = np.moveaxis(array, -1, 1)
-    array = array.astype(encoding.dtype)
+    array = array.astype(encoding.dtype, copy=False)
     return array if encoding.start is None else array + np.asarray(encoding.start, array.dtype)
 
 

@@ -8,7 +8,7 @@ from dm_env import specs as dm_specs
 
 from callboard.environments.batches.encoding import encoding_of
 from callboard.environments.recorded import EpisodeFiles
-from callboard.environments.recorded.episode_columns import EpisodeColumns, columns_of
+from callboard.environments.recorded.episode_columns import EpisodeColumns, leaves_of
 from callboard.environments.recorded.native_values import space_of
 from callboard.specs import EnvironmentSpec
 
@@ -30,9 +30,12 @@ def write(folder: Any, spec: EnvironmentSpec, episodes: list[dict[str, Any]], me
 def columns(encoding: Any, observation: Any, action: Any, reward: Any, terminated: bool, seed: Any = None) -> Any:
     length = len(reward)
     ends = np.arange(length) == length - 1
+    leaves = [
+        *leaves_of(space_of(encoding.observation), observation, "observations"),
+        *leaves_of(space_of(encoding.action), action, "actions"),
+    ]
     values = {
-        **dict(columns_of(space_of(encoding.observation), observation, "observations")),
-        **dict(columns_of(space_of(encoding.action), action, "actions")),
+        **{leaf.path: leaf.column() for leaf in leaves},
         "rewards": np.asarray(reward, np.float32),
         "terminations": ends & terminated,
         "truncations": ends & (not terminated),
