@@ -104,7 +104,8 @@ class WeightClient:
     """Keeps a policy's variables up to date.
 
     `fetch` may run in a separate thread while the policy acts; `apply` assigns the fetched weights to the variables
-    between two timesteps.
+    between two timesteps.  Where something else than the variables is used, `take` comes in its place, and `assign`
+    when the variables are read.
 
     Args:
       source: the source of weights.
@@ -118,12 +119,14 @@ class WeightClient:
         # One call for all variables: assigning them one by one takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
         self._lock = threading.Lock()
+        self._needed = threading.Event()
         self._fetched: Snapshot | None = None
         self._newest: tuple[int, int] | None = None
+        self._assigned: Version | None = None
         self.version: Version | None = None
-        """The version that the variables hold; None before the first `apply`."""
+        """The version of `values`; None before the first `apply` or `take`."""
         self.values: list[np.ndarray] = []
-        """The values of that version, read-only."""
+        """The newest values taken, read-only."""
 
     def reconnect(self, source: WeightSource) -> None:
         """Replaces the source for all later fetches."""
@@ -139,21 +142,37 @@ class WeightClient:
 
     def apply(self) -> bool:
         """Assigns the weights that were fetched last; returns False if there are no new ones."""
+        if not self.take():
+            return False
+        self.assign()
+        return True
+
+    def take(self) -> bool:
+        """Makes the weights that were fetched last `values`; returns False if there are no new ones."""
         with self._lock:
             snapshot, self._fetched = self._fetched, None
         if snapshot is None:
             return False
         version, packed = snapshot
         self.values = self._unpack(packed)
-        self._assign(self.values)
         self.version = Version(*version)
-        logging.debug("applied the weights of learner step %d", self.version.step)
+        logging.debug("took the weights of learner step %d", self.version.step)
         return True
+
+    def assign(self) -> None:
+        """Assigns `values` to the variables, unless that was done already."""
+        if self._assigned != self.version:
+            self._assign(self.values)
+            self._assigned = self.version
 
     @property
     def waiting(self) -> bool:
         """Whether fetched weights have not been applied yet."""
         return self._fetched is not None
+
+    def need_newer(self) -> None:
+        """Makes `keep_fetching` send its next request without a pause: the caller cannot act before it has others."""
+        self._needed.set()
 
     def keep_fetching(self, fetch: Callable[[], object], pause: float, stop: threading.Event) -> None:
         """Fetches repeatedly in a background thread until `stop` is set.
@@ -163,13 +182,15 @@ class WeightClient:
 
         Args:
           fetch: calls `self.fetch` and handles its errors.
-          pause: seconds between two calls.
+          pause: seconds between two calls, unless newer weights are needed.
           stop: ends the thread when set; errors of a fetch that was waiting then are ignored.
         """
 
         def fetch_until_stop() -> None:
-            while not stop.wait(pause):
-                if not self.waiting:
+            while not stop.is_set():
+                self._needed.wait(pause)
+                self._needed.clear()
+                if not (self.waiting or stop.is_set()):
                     try:
                         fetch()
                     except Exception:

@@ -38,6 +38,11 @@ class ArrayPolicy(CompiledPolicy):
         """Whether NumPy computes the actions."""
         return self._arrays is not None and self._is_current
 
+    @property
+    def reads_variables(self) -> bool:
+        """Whether the next actions depend on the variables; if not, only on what `use` has taken."""
+        return not (self.computes_arrays and self._compared)
+
     def use(self, values: Sequence[np.ndarray]) -> None:
         """Takes the current values of `policy.variables`; they must not be modified later."""
         if self._arrays is not None:

@@ -142,3 +142,16 @@ def test_a_source_that_ends_after_the_stop_is_no_error(monkeypatch):
     assert fetches_until_it_fails(True, monkeypatch) == []
     (error,) = fetches_until_it_fails(False, monkeypatch)
     assert isinstance(error, ConnectionError)
+
+
+def test_a_node_that_needs_newer_weights_does_not_pause():
+    stop, fetched = threading.Event(), threading.Semaphore(0)
+    client = WeightClient(None, [])
+    client.keep_fetching(fetched.release, 60.0, stop)
+    assert not fetched.acquire(timeout=0.05)
+    for _ in range(2):
+        client.need_newer()
+        assert fetched.acquire(timeout=10)
+    stop.set()
+    client.need_newer()
+    assert not fetched.acquire(timeout=0.05)

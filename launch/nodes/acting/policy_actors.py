@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import tree
 
 from ....agents.acting import PolicyRecorder, policy_seed, trace_layout
-from ....agents.agent import Policy
+from ....agents.agent import Agent, Policy
 from ....agents.weights import WeightClient
 from ....data import Nest, Timestep
 from ....replay import Heartbeat, ReplayHandle
@@ -102,12 +102,15 @@ class LocalPolicyActor:
         self._policy = compile_policy(run.experiment, layout, networks, "train", index * slots, slots, incarnation)
         self._layout = trace_layout(agent, layout, networks)
         self._weights = WeightClient(learner.client(CALL_SECONDS), self._policy.policy.variables)
+        # A writer of the agent's own may compute something with the networks.
+        self._writer_reads_variables = type(agent).make_writer is not Agent.make_writer
         self._writer: ActorWriter | None = None
         self._recorder: PolicyRecorder | None = None
 
     @property
     def policy(self) -> Policy:
         """What acts, with the weights that were fetched last; the caller may change them until there are others."""
+        self._weights.assign()
         self._policy.forget()
         return self._policy.policy
 
@@ -144,10 +147,11 @@ class LocalPolicyActor:
             return False
         if self._context.cooperative:
             self._weights.fetch()
-        if self._weights.apply():
+        if self._weights.take():
             self._use_weights()
         assert self._weights.version is not None
         if not self._writer.may_act(self._weights.version):
+            self._weights.need_newer()
             mark_waiting("newer weights")
             return False
         return True
@@ -168,6 +172,8 @@ class LocalPolicyActor:
         # One thread repeats itself, and what inference nodes compute, to the bit.
         if not self._context.cooperative:
             self._policy.use(self._weights.values)
+        if self._policy.reads_variables or self._writer_reads_variables:
+            self._weights.assign()
 
     def send_remaining(self) -> None:
         if self._writer is not None:

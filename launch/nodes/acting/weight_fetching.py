@@ -8,8 +8,9 @@ from ..node import NodeContext, NodeHandle, Unreachable
 CALL_SECONDS = 5.0
 """Timeout of a call to the learner."""
 _FETCH_SECONDS = 0.01
-_FETCHES_A_SECOND = 1000
-"""Upper bound on weight requests per second over all actors, so that the learner has time to learn."""
+_FETCHES_A_SECOND = 500
+"""Upper bound on weight requests per second over all actors that need not wait for newer ones, so that the learner has
+time to learn."""
 
 
 def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:

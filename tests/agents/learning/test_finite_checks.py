@@ -40,6 +40,14 @@ def output(observation, reward=(0.0, 0.0)):
             "discount of environment 1 in the batch is NaN",
         ),
         (output(np.zeros((2, 2)), reward=(np.nan, 0.0)), "reward of environment 0 in the batch is NaN"),
+        (
+            output(np.zeros((2, 2)), reward=(0.0, -np.inf))._replace(discount=np.zeros(2)),
+            "reward of environment 1 in the batch is infinite",
+        ),
+        (
+            output(np.zeros((2, 2)))._replace(discount=np.array([np.inf, 1.0])),
+            "discount of environment 0 in the batch is infinite",
+        ),
     ],
 )
 def test_what_an_environment_shows_must_be_finite(spoilt, where):
@@ -51,6 +59,7 @@ def test_what_an_environment_shows_must_be_finite(spoilt, where):
 
 
 def test_integers_and_large_numbers_are_fine():
+    check_finite(output(np.zeros(2), reward=(3e38, 3e38)))
     check_finite(
         output({"count": np.full(2, np.iinfo(np.int64).max), "flag": np.ones(2, bool), "far": np.full(2, 3e38)})
     )

@@ -117,18 +117,18 @@ class Writer:
 
 
 class Learner:
-    """A handle of a learner, in this process, that serves the weights of the learner step 3."""
+    """A handle of a learner, in this process, that serves the weights of one learner step, 3 at first."""
 
     name = "learner/left/0"
 
     def __init__(self):
-        self.packed = None
+        self.step, self.packed = 3, None
 
     def client(self, timeout):
         return self
 
     def get_variables(self, have):
-        return None if have == (0, 3) else ((0, 3), self.packed)
+        return None if have == (0, self.step) else ((0, self.step), self.packed)
 
 
 def test_a_seat_waits_for_weights_and_replay(part, context):
@@ -145,3 +145,36 @@ def test_a_seat_waits_for_weights_and_replay(part, context):
     assert not actor.ready(None, waits.append)
     assert waits == ["newer weights", "replay to take data"]
     assert (actor.items_written, actor.seconds_waited, actor.weights_step) == (4, 1.5, 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class WritingImpala(Impala):
+    """An agent whose writers may use the networks."""
+
+    def make_writer(self, replay, layout, actor, networks):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("agent, reads", [(Impala(), False), (WritingImpala(), True)])
+def test_variables_are_assigned_where_something_reads_them(part, context, agent, reads):
+    part = dataclasses.replace(part, experiment=dataclasses.replace(part.experiment, agent=agent))
+    context = dataclasses.replace(context, cooperative=False)
+    learner = Learner()
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
+    actor._writer, variables = Writer(), actor._policy.policy.variables
+
+    def take(step):
+        values = [np.full(one.shape, step, one.dtype.as_numpy_dtype) for one in variables]
+        learner.step, learner.packed = step, pack_weights(values)
+        actor._weights.fetch()
+        assert actor.ready(None, lambda what: None) and actor.weights_step == step
+
+    def held():
+        return int(variables[-1].numpy().max())
+
+    take(3)
+    assert held() == 3, "the first actions are compared with those of TensorFlow"
+    actor._policy(timestep(0.0))
+    take(4)
+    assert actor._policy.computes_arrays and held() == (4 if reads else 3)
+    assert actor.policy.variables[-1].numpy().max() == 4, "callers see the newest weights"
