@@ -32,6 +32,33 @@ class RMSProp(tf.keras.optimizers.RMSprop):
                 average.assign(tf.ones_like(average))
 
 
+class Adam(tf.keras.optimizers.Adam):
+    """Keras's Adam with one operation for a variable, where Keras has a dozen.
+
+    In an update of a small network, they take as much time as the loss.
+    """
+
+    def update_step(self, gradient: Any, variable: tf.Variable) -> None:
+        if self.amsgrad or isinstance(gradient, tf.IndexedSlices):
+            super().update_step(gradient, variable)
+            return
+        index = self._index_dict[self._var_key(variable)]
+        step, dtype = tf.cast(self.iterations + 1, variable.dtype), variable.dtype
+        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].handle,
+            v=self._velocities[index].handle,
+            beta1_power=tf.pow(beta_1, step),
+            beta2_power=tf.pow(beta_2, step),
+            lr=tf.cast(self.learning_rate, dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.cast(self.epsilon, dtype),
+            grad=gradient,
+        )
+
+
 def make_objective(
     name: str,
     variables: Sequence[tf.Variable],
@@ -107,6 +134,8 @@ def make_optimizer(
         options["epsilon"] = settings.epsilon
     if settings.name == "rmsprop":
         return RMSProp(rate, rho=settings.rmsprop_decay, jit_compile=False, **options)
+    if settings.name == "adam":
+        return Adam(rate, jit_compile=False, **options)
     return _CLASSES[settings.name](rate, jit_compile=False, **options)
 
 
