@@ -57,6 +57,8 @@ def experiment(torso: str) -> Experiment:
                 "network.torso": torso,
                 "network.hidden_sizes": (64, 64),
                 "network.normalize_observations": False,
+                # There are no episodes, and so no returns.
+                "normalize_rewards": False,
                 "unroll_length": length,
                 "batch_size": batch_size,
             },
@@ -87,8 +89,16 @@ class _Held:
             time.sleep(_POLL_SECONDS)
 
 
-def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, None]:
-    """Hold weights as an actor does, without the actor."""
+def fetch(specs: Specs, address: str, askers: int, assigns: bool, notes: Any) -> tuple[Any, None]:
+    """Hold weights as an actor does, without the actor.
+
+    Args:
+      specs: shapes and dtypes of the variables.
+      address: where the learner serves.
+      askers: number of processes that fetch.
+      assigns: whether weights are assigned to the variables; actors of small networks only keep them as arrays.
+      notes: where updates are noted.
+    """
     import courier
     from courier.python.client import StatusNotOk
 
@@ -103,7 +113,8 @@ def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, Non
             weights.fetch()
 
     def apply() -> int | None:
-        return weights.version.step if weights.apply() and weights.version else None
+        newer = weights.apply() if assigns else weights.take()
+        return weights.version.step if newer and weights.version else None
 
     weights.fetch()
     weights.keep_fetching(fetch_once, fetch_pause(askers), stop)

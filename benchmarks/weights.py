@@ -51,6 +51,7 @@ class _Learner:
         self.role: Any = self._nodes.make_node("learner/0")
         self.role.setup()
         self.actors = actors
+        self._assigns = torso != "mlp"
         self.steps = 0
         self.updated = 0.0
         """When the newest step was completed, before its weights were packed."""
@@ -74,7 +75,7 @@ class _Learner:
         self._server.Bind("get_variables", self.role.get_variables)
         self._server.Start()
         address = f"localhost:{self._nodes.port('learner/0')}"
-        self._start(lambda notes: functools.partial(fetch, self._specs(), address, self.actors, notes))
+        self._start(lambda notes: functools.partial(fetch, self._specs(), address, self.actors, self._assigns, notes))
 
     def connect(self) -> list[Connection]:
         """Let the processes receive weights through connections; return the connections."""

@@ -250,7 +250,8 @@ def _replay(task: str) -> tuple[Any, dict[str, Any]]:
         "agent.network.normalize_observations": "false",
     }
     if task == "dqn":
-        return CountedApex, {**settings, "agent.n_step": 1, "agent.network.dueling": "false"}
+        alone = {"agent.n_step": 1, "agent.network.dueling": "false", "agent.network.stream_size": 0}
+        return CountedApex, {**settings, **alone}
     return CountedSac, settings
 
 
