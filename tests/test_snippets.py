@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from documented_commands import (
 )
 
 from callboard.benchmarks.command import _parser as benchmark_parser
+from callboard.environments.factory import check
 
 STOPS = (
     "cli.train.environments.check",
@@ -107,8 +109,25 @@ class Accepted(Exception):
     """The command would start now."""
 
 
+class ImportCheck:
+    """The first step of a check of an environment, in this process: to import what the page defines."""
+
+    def __init__(self, name, trial, *arguments):
+        self.trial = trial
+
+    def wait_until_imported(self):
+        trial = pickle.loads(self.trial)
+        check(trial.env, trial.options)
+
+    def wait(self):
+        pass
+
+    def close(self):
+        pass
+
+
 @pytest.fixture
-def stopped_before_the_start(monkeypatch):
+def stopped_before_the_start(monkeypatch, tmp_path):
     """Ends every subcommand once its arguments have been checked."""
 
     def stop(*arguments, **options):
@@ -116,10 +135,15 @@ def stopped_before_the_start(monkeypatch):
 
     for name in STOPS:
         monkeypatch.setattr(f"callboard.launch.{name}", stop)
+    monkeypatch.setattr("callboard.launch.experiments.environment_check.EnvironmentCheck", ImportCheck)
     # What has a window is accepted where there is a display.
     monkeypatch.setenv("DISPLAY", ":0")
     for name in ("local_launchers", "hosts.launcher"):
         monkeypatch.setattr(f"callboard.launch.launchers.{name}.start_forkserver", lambda: None)
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{tmp_path}/"):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("page, command", COMMANDS)

@@ -16,8 +16,8 @@ from callboard.agents.metric_names import LEARNER_METRICS
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
-FAST = ["impala", "sac"]
-"""With one loss, and with several."""
+FAST = ["sac"]
+"""With several losses; those of one are in `test_gradient_step.py` and `losses/test_replicas.py`."""
 SLOW = [name for name in SMALL_UPDATES if name not in FAST]
 AGENTS = (*FAST, *SLOW)
 IN_CALLS = [name for name, (case, _) in SMALL_UPDATES.items() if case.updates_per_call]

@@ -39,18 +39,24 @@ def test_functions_of_the_standard_library_are_not_called(recipe, tmp_path, monk
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "numpy.distutils.exec_command:exec_command",
-        "numpy:load",
-        "setuptools._distutils.spawn:spawn",
-        "os:system",
-        "callboard.atomic_files:remove_directory",
-        "ray:init",
-        "pip.__main__:main",
-    ],
+FUNCTIONS = (
+    "numpy.distutils.exec_command:exec_command",
+    "numpy:load",
+    "setuptools._distutils.spawn:spawn",
+    "os:system",
+    "callboard.atomic_files:remove_directory",
+    "ray:init",
+    "pip.__main__:main",
 )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_installed_packages_are_refused(name):
+    with pytest.raises(CallboardError, match=f"^environment '{name}' is refused: "):
+        import_object("environment", name)
+
+
+@pytest.mark.parametrize("name", slow_but(FUNCTIONS, "numpy:load"))
 def test_functions_of_installed_packages_are_not_called(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipe.yaml").write_text(f"agent: {{name: impala}}\nenv: '{name}'\n")

@@ -1,5 +1,7 @@
 """Atari games: preprocessing of the emulator's frames, and how games begin and end."""
 
+import functools
+
 import ale_py
 import numpy as np
 import pytest
@@ -24,12 +26,18 @@ def observations(timesteps):
     return np.stack([timestep.observation for timestep in timesteps])
 
 
-def emulator(game="breakout"):
+@functools.cache
+def loaded(game):
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     rom = ale_py.roms.get_rom_path(game)
     assert rom is not None
     ale.loadROM(rom)
+    return ale
+
+
+def emulator(game="breakout"):
+    ale = loaded(game)
     ale.reset_game()
     return ale
 
@@ -71,7 +79,7 @@ ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
 
 @pytest.mark.parametrize("game, name", [("breakout", BREAKOUT), ("space_invaders", "ALE/SpaceInvaders-v5")])
 def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two(game, name):
-    chosen = np.tile(ACTIONS, 3)
+    chosen = np.tile(ACTIONS, 3 if game == "space_invaders" else 1)
     timesteps = play(PLAIN, [0], chosen, name)
     ale = emulator(game)
     actions = ale.getMinimalActionSet()
@@ -86,7 +94,8 @@ def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two
         scores.append(score)
         if timestep.last[0]:
             break
-        np.testing.assert_allclose(timestep.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
+        if len(scores) <= len(ACTIONS):
+            np.testing.assert_allclose(timestep.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
     if game == "space_invaders":
         assert max(scores) >= 5  # The reward of an alien, not clipped to 1.
 
@@ -227,7 +236,7 @@ def test_render_shows_the_game_that_is_played():
     environment = environments.make(BREAKOUT, 2, [7, 8], {"render_mode": "rgb_array", "max_num_frames_per_episode": 60})
     timesteps = [environment.reset()]
     luminance = np.array([0.299, 0.587, 0.114])
-    for action in ACTIONS[:40]:
+    for action in ACTIONS[:20]:
         picture = environment.render()
         assert picture.shape == (210, 160, 3) and picture.dtype == np.uint8
         seen = timesteps[-1].observation[0, ..., 0]
@@ -239,17 +248,17 @@ def test_render_shows_the_game_that_is_played():
         environments.make(BREAKOUT, 1, [0]).render()
 
 
-@pytest.mark.parametrize("actions", [[4, 0], [0, -1], [0, 0, 0]])
-def test_actions_that_the_game_does_not_have_are_refused(actions):
-    environment = environments.make(BREAKOUT, 2, [0, 1])
+def test_actions_that_the_game_does_not_have_are_refused():
+    environment = environments.make(BREAKOUT, 2, [0, 1], PLAIN)
     environment.reset()
-    with pytest.raises(ValueError, match="expected"):
-        environment.step(np.array(actions))
+    for actions in ([4, 0], [0, -1], [0, 0, 0]):
+        with pytest.raises(ValueError, match="expected"):
+            environment.step(np.array(actions))
     environment.close()
 
 
 def test_infos_are_those_of_the_emulator():
-    environment = environments.make("ALE/Breakout-v5", 2, [1, 2])
+    environment = environments.make(BREAKOUT, 2, [1, 2], PLAIN)
     environment.keep_infos()
     environment.reset()
     assert [info["lives"] for info in environment.infos.begun] == [5, 5]

@@ -1,11 +1,8 @@
 """TensorBoard starts, and shows what a run has written for it: queried through its own server."""
 
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 import urllib.parse
 import urllib.request
 
@@ -27,29 +24,21 @@ def fetch(tmp_path_factory):
         histograms = {"episode/eaten": [1.0, 2.0, 3.0]}
         writer.write({**ROW, "environment_steps": steps, "POLICY/learner/final": 1}, histograms=histograms)
     writer.close()
-    command = [os.path.join(os.path.dirname(sys.executable), "tensorboard"), "--logdir", str(directory.tensorboard)]
-    server = subprocess.Popen([*command, "--port=0"], stderr=subprocess.PIPE, text=True)
-    try:
-        lines = []
-        for line in server.stderr:
-            lines.append(line)
-            if found := re.search(r"http://localhost:\d+/", line):
-                break
-        else:
-            pytest.fail("".join(lines))
+    from tensorboard import program
 
-        def get(path, data=None, **query):
-            url = f"{found[0]}data/plugin/{path}?{urllib.parse.urlencode(query)}"
-            body = None if data is None else json.dumps(data).encode()
-            request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)
+    # As the command starts it, but in this process, which has imported TensorFlow.
+    server = program.TensorBoard()
+    server.configure(logdir=str(directory.tensorboard), port=0, reload_interval=0)
+    address = server.launch()
 
-        yield get
-    finally:
-        server.terminate()
-        server.wait()
-        server.stderr.close()
+    def get(path, data=None, **query):
+        url = f"{address}data/plugin/{path}?{urllib.parse.urlencode(query)}"
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    return get
 
 
 @pytest.mark.slow
