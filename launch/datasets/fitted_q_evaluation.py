@@ -18,6 +18,8 @@ from ...networks.target_update import copy_weights, move_weights
 from ...networks.torsos.encoders import Encoders
 from ...specs import EnvironmentSpec
 
+_STEPS_AT_ONCE = 100
+
 
 class Transitions(NamedTuple):
     """Recorded transitions, and what the evaluated policy does.  Leaves are arrays `[N, ...]`."""
@@ -45,11 +47,21 @@ class FittedQSettings:
         back from rewards once in 1 / rate steps: steps * rate must be several times 1 / (1 - γ).
     """
 
-    steps: int = 10_000
+    steps: int = 6_000
     batch_size: int = 256
     learning_rate: float = 1e-3
-    hidden_sizes: tuple[int, ...] = (256, 256)
-    target_update_rate: float = 0.05
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    target_update_rate: float = 0.1
+
+
+def value_range(reward: np.ndarray, discount: float) -> tuple[float, float]:
+    """Returns the least and the largest value that rewards `[N]` allow; infinite without a discount.
+
+    Critics guess about actions that are not in the data, and their targets would pass the guesses on without end.
+    """
+    lowest, highest = min(float(np.min(reward)), 0.0), max(float(np.max(reward)), 0.0)
+    steps = 1 / (1 - discount) if discount < 1 else np.inf
+    return (lowest * steps if lowest else 0.0), (highest * steps if highest else 0.0)
 
 
 def fitted_q_evaluation(
@@ -79,42 +91,54 @@ def fitted_q_evaluation(
     assert encoders.normalizer is not None
     encoders.normalizer.update(transitions.observation, leading=1)
     copy_weights(critic, target)
+    lowest, highest = value_range(transitions.reward, discount)
     # Values of about 1, whatever the rewards are.
     scale = max(float(np.abs(transitions.reward).mean()) / max(1 - discount, 1e-3), 1e-8)
     optimizer = tf.keras.optimizers.Adam(settings.learning_rate, jit_compile=False)
     variables = critic.trainable_variables
     optimizer.build(variables)
 
-    def values(of: AdditiveTwinCritic, observation: Nest, action: Nest) -> list[tf.Tensor]:
+    def inputs(action: Nest) -> tuple[Any, Any]:
+        """Returns numbers and weights of choices of actions, as critics take them."""
         weight = one_hot_choices(parts, parts.choices(action), tf.float32) if len(parts.sizes) else ()
-        return list(of(observation, parts.unit_numbers(action, tf.float32), weight))
+        return parts.unit_numbers(action, tf.float32), weight
 
-    def of_policy(of: AdditiveTwinCritic, observation: Nest, action: Nest) -> tf.Tensor:
+    def of_policy(of: AdditiveTwinCritic, observation: Nest, numbers: Any, weight: Any) -> tf.Tensor:
         """Returns the mean value `[B]` of several actions `[B, K, ...]`."""
-        number = tree.flatten(action)[0].shape[1]
+        if isinstance(numbers, tuple):
+            # Values are linear in the weights of choices.
+            return tf.add_n(of(observation, (), tf.reduce_mean(weight, axis=1))) / 2
+        number = numbers.shape[1]
+        flat = tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), (numbers, weight))
         repeated = tree.map_structure(lambda leaf: tf.repeat(leaf, number, axis=0), observation)
-        flat = tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), action)
-        return tf.reduce_mean(tf.reshape(tf.add_n(values(of, repeated, flat)) / 2, (-1, number)), axis=1)
+        return tf.reduce_mean(tf.reshape(tf.add_n(of(repeated, *flat)) / 2, (-1, number)), axis=1)
+
+    data = tree.map_structure(tf.constant, transitions)
+    taken, after = inputs(data.action), inputs(data.next_action)
+    count = len(transitions.reward)
 
     @tf.function(autograph=False)
-    def step(batch: Transitions) -> None:
-        after = of_policy(target, batch.next_observation, batch.next_action)
+    def update(first: tf.Tensor, steps: tf.Tensor) -> None:
+        tf.while_loop(lambda number: number < steps, lambda number: step(first + number, number), [tf.constant(0)])
+
+    def step(index: tf.Tensor, number: tf.Tensor) -> list[tf.Tensor]:
+        rows = tf.random.stateless_uniform((settings.batch_size,), [seed, index], 0, count, tf.int32)
+        batch, (numbers, weight), next_inputs = tree.map_structure(
+            lambda leaf: tf.gather(leaf, rows), (data._replace(action=(), next_action=()), taken, after)
+        )
         # After a termination there is nothing to bootstrap from.
-        wanted = batch.reward / scale + tf.math.multiply_no_nan(after, discount * batch.discount)
+        next_value = of_policy(target, batch.next_observation, *next_inputs)
+        wanted = batch.reward / scale + tf.math.multiply_no_nan(next_value, discount * batch.discount)
+        wanted = tf.clip_by_value(wanted, lowest / scale, highest / scale)
         with tf.GradientTape() as tape:
-            losses = [tf.square(q - wanted) for q in values(critic, batch.observation, batch.action)]
+            losses = [tf.square(q - wanted) for q in critic(batch.observation, numbers, weight)]
             loss = tf.reduce_mean(tf.add_n(losses))
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         move_weights(critic, target, tf.constant(settings.target_update_rate, tf.float64))
+        return [number + 1]
 
-    batches = (
-        tf.data.Dataset.from_tensor_slices(transitions)
-        .shuffle(len(transitions.reward), seed=seed)
-        .repeat()
-        .batch(settings.batch_size, drop_remainder=True)
-        .take(settings.steps)
-    )
-    for batch in batches:
-        step(batch)
-    first = scale * of_policy(critic, first_observation, tree.map_structure(tf.constant, first_action)).numpy()
-    return ValueEstimate(float(first.mean()), float(first.std() / len(first) ** 0.5), float(len(first)))
+    for begin in range(0, settings.steps, _STEPS_AT_ONCE):
+        update(tf.constant(begin), tf.constant(min(_STEPS_AT_ONCE, settings.steps - begin)))
+    first = tree.map_structure(tf.constant, first_observation)
+    value = scale * of_policy(critic, first, *inputs(tree.map_structure(tf.constant, first_action))).numpy()
+    return ValueEstimate(float(value.mean()), float(value.std() / len(value) ** 0.5), float(len(value)))

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from dm_env import specs as dm_specs
 
-from callboard.launch.datasets.fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
+from callboard.launch.datasets import fitted_q_evaluation as module
+from callboard.launch.datasets.fitted_q_evaluation import (
+    FittedQSettings,
+    Transitions,
+    fitted_q_evaluation,
+    value_range,
+)
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.DiscreteArray(2, np.int32))
@@ -47,3 +53,18 @@ def test_the_value_of_a_policy_that_did_not_act(actions, value):
     first = np.eye(3, dtype=np.float32)[[0, 0]]
     found = fitted_q_evaluation(SPEC, transitions(actions), first, np.array([actions] * 2), GAMMA, SETTINGS, seed=1)
     assert found.value == pytest.approx(value, abs=0.03)
+
+
+def test_rewards_and_discount_bound_the_values():
+    assert value_range(np.array([-1.0, 0.5]), 0.75) == (-4.0, 2.0)
+    assert value_range(np.array([1.0, 2.0]), 0.5) == (0.0, 4.0)
+    assert value_range(np.array([1.0, 0.0]), 1.0) == (0.0, np.inf)
+
+
+@pytest.mark.slow
+def test_targets_stay_within_the_bounds(monkeypatch):
+    monkeypatch.setattr(module, "value_range", lambda reward, discount: (-0.2, 0.4))
+    first = np.eye(3, dtype=np.float32)[[0, 1]]
+    found = fitted_q_evaluation(SPEC, transitions([1]), first, np.array([[1], [1]]), GAMMA, SETTINGS, seed=1)
+    # Place 1 has the bound in place of 1; place 0 still learns from it.
+    assert found.value == pytest.approx((-0.1 + GAMMA * 0.4 + 0.4) / 2, abs=0.03)

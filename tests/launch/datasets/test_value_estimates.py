@@ -51,3 +51,19 @@ def test_all_methods_agree_on_the_policy_that_acted(ppo):
 def test_arguments_that_do_not_fit_are_refused(settings, problem):
     with pytest.raises(CallboardError, match=problem):
         estimate_value("runs/x", "runs/y", **settings)
+
+
+@pytest.mark.slow
+def test_the_defaults_find_the_value_of_a_policy_among_those_that_acted(tmp_path):
+    from callboard import dataset_info
+    from callboard.launch.cli.command import main
+
+    run_dir, own = str(tmp_path / "run"), str(tmp_path / "own-v0")
+    limits = ["--max-steps", "20000", "--evaluate-every", "20000", "--launcher", "inline", "--seed", "1"]
+    assert (
+        main(["train", "ppo", "--env", "CartPole-v1", "--record-episodes", "true", *limits, "--run-dir", run_dir]) == 0
+    )
+    assert main(["evaluate", run_dir, "--episodes", "100", "--mode", "sampled", "--record", own]) == 0
+    true = np.mean((1 - 0.99 ** dataset_info(own).lengths) / (1 - 0.99))
+    found = estimate_value(run_dir, run_dir, discount=0.99, mode="sampled")
+    assert found.value == pytest.approx(true, rel=0.1)
