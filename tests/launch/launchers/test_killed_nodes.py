@@ -88,6 +88,36 @@ def test_a_shard_may_be_away(train):
     assert run.leftovers() == []
 
 
+def test_windows_of_whole_batches_are_their_own_when_replay_and_learner_die(start, tmp_path):
+    """Each is whole, and under the key of the timestep that it starts at, by which its priority is updated."""
+    log = tmp_path / "learned.txt"
+    settings = ["--env", "numbered:Numbered", "--agent.learned-log", log, "--agent.updates-per-call", 1]
+    settings += ["--agent.replay.min-size", 500, "--agent.replay.samples-per-insert", 32]
+    settings += ["--actors", 2, "--envs-per-actor", 16, "--replay-shards", 2, "--checkpoint-replay"]
+    settings += ["--replay-checkpoint-every", 3, "--checkpoint-every", 3, "--max-steps", 100_000_000]
+    run = start("train", "numbered:LoggedApex", "--run-dir", tmp_path / "run", *settings)
+    run.wait_for_steps(50, "learner_steps")
+    run.wait_until(lambda: list((run.run_dir / "replay" / "1").glob("checkpoints/*/DONE")), timeout=60)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
+    for node in ("replay/1", "learner/0"):
+        before = run.rows()[-1]
+        os.kill(run.pid_of(node), signal.SIGKILL)
+        run.wait_until(lambda node=node: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=60)
+        run.wait_for_steps(before["learner_steps"] + 100, "learner_steps")
+    assert re.search(r"replay/1: continues with [\d,]+ items", run.text())
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert run.leftovers() == []
+    steps_of = {}
+    lines = [line.split() for line in log.read_text().splitlines()]
+    for _, step, key, shard, fault in lines:
+        assert fault == "-"
+        steps_of.setdefault((shard, key), set()).add(step)
+    assert {shard for shard, _ in steps_of} == {"0", "1"} and len(steps_of) < len(lines)
+    # All environments of an actor have made as many steps.
+    assert all(len(steps) == 1 for steps in steps_of.values())
+
+
 def test_the_step_limit_holds_when_any_node_dies(train):
     settings = ["--max-steps", 80_000, "--stop-return", 501, "--evaluate-every", 1_000_000]
     run = train("--actors", 2, "--envs-per-actor", 16, *settings)
