@@ -131,6 +131,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
             np.testing.assert_allclose(part, expected[name], rtol=2e-6, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_one_step_learns_from_all_parts_of_a_batch_and_drops_what_is_old():
     settings = {"unroll_length": 3, "batch_size": 8, "network.head_sizes": (), "normalize_rewards": False}
     agent = from_values(A2C, settings)
@@ -145,6 +146,7 @@ def test_one_step_learns_from_all_parts_of_a_batch_and_drops_what_is_old():
     assert 2 * 8 * 4 in [variable.numpy().tolist() for variable in networks.network.normalizer.variables]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_accumulated_batches_make_the_step_of_one_batch():
     layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
     settings = {"unroll_length": 3, "network.head_sizes": (), "optimizer.name": "sgd", "normalize_rewards": False}

@@ -70,6 +70,7 @@ def start(tmp_path):
         worker.server.stop()
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "env, core", [("CartPole-v1", "lstm"), pytest.param("Pendulum-v1", "none", marks=pytest.mark.slow)]
 )
@@ -107,6 +108,7 @@ def test_a_step_is_that_of_a2c_with_the_same_block(start, env, core):
     assert set(update.metrics) == registered and set(update.finite) == {"loss", "gradient_norm"}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_staleness_is_the_age_of_the_gradients_weights(start):
     worker = start(from_values(A3C, SETTINGS), "CartPole-v1")
     for step in range(2 * SETTINGS["unroll_length"] + 1):
@@ -120,6 +122,7 @@ def test_staleness_is_the_age_of_the_gradients_weights(start):
     assert int(worker.learner.steps.numpy()) == 22
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that_the_learner_has(start):
     tf.keras.utils.set_random_seed(3)  # The first values, which the loss is of, are small.
     agent = from_values(A3C, {**SETTINGS, "normalize_rewards": True})

@@ -454,6 +454,7 @@ def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
 # The learner.
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_target_network_follows_at_times():
     agent = from_values(Apex, {**SMALL, "target_update_period": 3})
     networks = agent.make_networks(layout_of())

@@ -131,6 +131,7 @@ def test_one_choice_of_an_array_is_learned_as_a_discrete_action(name, settings, 
     check_same(agent, single, composed, lambda action: action[..., np.newaxis], length)
 
 
+@pytest.mark.usefixtures("eagerly")
 @cases(POLICIES)
 def test_one_array_in_a_tuple_is_learned_as_itself(name, settings, length):
     agent = from_values(agent_class(name), settings)

@@ -161,6 +161,7 @@ def test_targets_begin_as_the_networks_that_the_learner_is_given():
     assert_targets_begin_as_given(LINEAR, layout_of(SPEC))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_actions_are_even_until_learning_begins_and_the_policys_then():
     networks = LINEAR.make_networks(layout_of(SPEC))
     for variable in networks.actor_critic.policy.variables:

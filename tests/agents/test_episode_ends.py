@@ -53,6 +53,7 @@ def change_of_weights(name: str, other: bool) -> np.ndarray:
     return weights_of(networks) - before
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_update_does_not_depend_on_what_is_not_valid(name):
     change, with_other = change_of_weights(name, False), change_of_weights(name, True)

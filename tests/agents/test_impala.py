@@ -314,6 +314,7 @@ PAPER = {
 }
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
 def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):
     """Table G.1: sums over 20 x 32 transitions, clipped to a norm of 40, and the RMSProp of TensorFlow 1."""

@@ -18,6 +18,7 @@ CASES = [
 FAST = ("sac",)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in CASES],

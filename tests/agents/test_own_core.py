@@ -82,6 +82,7 @@ def iterate(agent, layout):
     return rollout
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_network_says_whether_there_is_a_memory():
     agent = OwnPpo(unroll_length=STEPS, batch_size=BATCH, minibatches=2, epochs=1)
     assert agent.network.core == "none"

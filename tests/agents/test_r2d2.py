@@ -225,6 +225,7 @@ def changed(agent: R2D2, **fields: Any) -> R2D2:
     return with_values(agent, fields)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "agent", [SMALL, changed(SMALL, rescale_values=False, reward_clip=1.0, burn_in=0)], ids=["paper", "plain"]
 )

@@ -268,7 +268,9 @@ def test_a_run_that_fails_while_it_starts_leaves_its_directory_unlocked(experime
 
 def test_the_failure_of_a_node_is_raised(experiment, said, monkeypatch):
     monkeypatch.syspath_prepend(ENVIRONMENTS)
-    experiment = dataclasses.replace(experiment, env="broken_environments:GivesNaN", env_options={})
+    # Nothing is learned before the step that gives it.
+    agent = dataclasses.replace(experiment.agent, unroll_length=200)
+    experiment = dataclasses.replace(experiment, agent=agent, env="broken_environments:GivesNaN", env_options={})
     session = Session(dataclasses.replace(experiment, evaluator=False), "inline", Quiet(said))
     with pytest.raises(CallboardError, match="actor/0 failed: the observation of environment .* is NaN"), session:
         session.train(steps=100_000)

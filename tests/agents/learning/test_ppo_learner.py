@@ -51,6 +51,7 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     assert [row["epochs"] for row in metrics] == [3, 3, 3]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_first_epoch_begins_with_the_network_that_acted():
     agent = from_values(
         Ppo, {"unroll_length": 5, "batch_size": 4, "epochs": 1, "minibatches": 1, "optimizer.learning_rate": 0.1}
@@ -71,6 +72,7 @@ def test_the_first_epoch_begins_with_the_network_that_acted():
         assert float(learner.step(iter(parts)).metrics["approximate_kl"]) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_every_epoch_of_every_step_has_an_order_of_its_own():
     seen = []
 
@@ -88,6 +90,7 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
     assert len(set(orders[0])) == 20
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_epochs_end_early_where_the_policy_has_moved_far():
     agent = from_values(
         Ppo, {"unroll_length": 5, "batch_size": 8, "minibatches": 2, "epochs": 9, "optimizer.learning_rate": 0.1}

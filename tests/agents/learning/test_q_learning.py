@@ -79,6 +79,7 @@ def batch(*leading):
     return Sample(Record(**{**nothing, "version": version}), ())
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_target_network_begins_as_a_copy_and_is_one_again_after_each_period():
     networks = make_networks()
     assert np.abs(weights_of(networks.online) - weights_of(networks.target)).max() > 0
@@ -96,6 +97,7 @@ def test_the_target_network_begins_as_a_copy_and_is_one_again_after_each_period(
         np.testing.assert_array_equal(weights_of(networks.target), copied if step > 1 else weights)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_periods_are_of_updates_and_not_of_calls():
     networks = make_networks()
     learner = make_learner(networks, target_update_period=2, updates_per_call=3)
@@ -106,6 +108,7 @@ def test_periods_are_of_updates_and_not_of_calls():
     np.testing.assert_allclose(weights_of(networks.online), before - 0.1 * (1 + 0.9 + 0.8), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_actors_explore_at_the_rate_that_the_learner_last_had():
     networks = make_networks(epsilon=Schedule(start=0.75))
     policy = QPolicy(networks, ApexSettings(epsilon_alpha=0.0), "train")

@@ -47,10 +47,15 @@ def test_the_loss_is_that_of_the_paper(huber):
 def test_its_minimum_is_at_the_quantiles_of_the_targets():
     theta = tf.Variable(np.zeros((1, 3)))
     target, optimizer = np.arange(0.0, 6.0)[np.newaxis], tf.keras.optimizers.SGD(0.2, jit_compile=False)
-    for _ in range(300):
+
+    @tf.function(autograph=False)
+    def step():
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(quantile_huber_loss(theta, target, [True], None))
         optimizer.apply_gradients([(tape.gradient(loss, theta), theta)])
+
+    for _ in range(300):
+        step()
     # At 1/6, 1/2 and 5/6 of the six numbers any value between two of them is a quantile.
     low, middle, high = theta.numpy()[0]
     assert 0 <= low <= 1.05 and 1.95 <= middle <= 3.05 and 3.95 <= high <= 5

@@ -102,6 +102,7 @@ def test_a_member_that_was_absent_begins_anew():
     assert other[1] == away[1]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_acts_without_the_state_and_its_weights_do_not_include_the_mixer():
     agent = small()
     policy, layout = policy_of(agent, "evaluate")
@@ -122,6 +123,7 @@ def test_it_acts_without_the_state_and_its_weights_do_not_include_the_mixer():
     assert len(acting) == len(networks.online.network.variables) + 1
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_several_actors_act_together_as_alone():
     policy, layout = policy_of(small(epsilon=0.5), "train", envs=2)
     layout = layout._replace(actors=2)

@@ -60,6 +60,7 @@ def mean_bias(networks: SacNetworks) -> tf.Variable:
     return networks.actor_critic.policy.trainable_variables[-1]
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("mode", ["train", "evaluate"])
 @pytest.mark.parametrize("learning", [False, True])
 @pytest.mark.parametrize(
@@ -192,6 +193,7 @@ def masked(batch, mask):
     return {"action_mask": np.tile(np.int8(mask), (batch, 1)), "observation": np.zeros((batch, 3), np.float32)}
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("learning", [False, True])
 def test_a_masked_action_is_never_taken(learning):
     shown = masked(500, [1, 0, 1, 0])
@@ -202,6 +204,7 @@ def test_a_masked_action_is_never_taken(learning):
         assert taken == ({2} if mode == "evaluate" else {0, 2})
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("learning", [False, True])
 def test_a_held_action_that_becomes_masked_is_replaced(learning):
     agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 9})
