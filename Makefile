@@ -13,7 +13,7 @@ FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 # Two modules of tests at a time, since one alone does not keep two cores busy.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-random test-slow lint format docs bench
+.PHONY: install train test test-fast test-random test-slow lint format docs bench
 
 # --inexact keeps the extras and packages that a user has added.
 install: $(INSTALLED)
@@ -34,7 +34,11 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p callboard
 
-test: lint
+# Lint and types keep one core busy for most of a minute, so the tests begin beside them.
+test: install
+	$(MAKE) --no-print-directory -j2 lint test-fast
+
+test-fast: install
 	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 # The same in an order of its own, by a seed that it prints.

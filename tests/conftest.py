@@ -11,8 +11,9 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_finish():
-    """Lets garbage collection pass over what lives to the end: libraries, and the tests themselves."""
+    """Lets garbage collection come seldom, and pass over what lives to the end: libraries, and the tests themselves."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,13 @@ class Text(NamedTuple):
     text: str
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def texts_of(path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
@@ -152,7 +157,7 @@ def test_arguments_that_messages_name_exist_and_take_the_value():
     calls = [
         [argument.value for argument in node.args]
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "argument"
     ]
     assert len(calls) > 5
@@ -205,7 +210,7 @@ def test_extras_that_messages_install_exist():
     assert found and [one for one in found if one[1] not in known] == []
     # Those whose extra is an argument.
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "require_package":
                 extra = node.args[1]
                 assert not isinstance(extra, ast.Constant) or extra.value in known, path

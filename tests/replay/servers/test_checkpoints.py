@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import timestep_streams
 from reading import read_all, read_batches
+from slow_cases import slow_but
 
 from callboard.errors import CallboardError
 from callboard.replay import (
@@ -216,7 +217,13 @@ DAMAGES = {"truncated": truncate, "emptied": lambda path: path.write_bytes(b""),
 
 
 @pytest.mark.parametrize(
-    "name, how", [(name, how) for name in FILES for how in DAMAGES if name != "DONE" or how == "missing"]
+    "name, how",
+    slow_but(
+        [(name, how) for name in FILES for how in DAMAGES if name != "DONE" or how == "missing"],
+        *((name, "missing") for name in FILES),
+        *(("items.tfrecord", how) for how in DAMAGES),
+        *((name, "truncated") for name in FILES[1:]),
+    ),
 )
 def test_the_one_before_a_damaged_checkpoint_is_restored(two_checkpoints, tmp_path, name, how):
     source, items = two_checkpoints
