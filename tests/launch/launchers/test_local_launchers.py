@@ -71,7 +71,7 @@ def test_with_eager_a_debugger_stops_in_every_loss_and_every_action(monkeypatch,
     assert len(seen["losses"]) == 2 and np.isfinite(seen["losses"]).all()
     assert len(seen["actions"]) >= 320 // 8
     assert not tf.config.functions_run_eagerly()
-    assert "applied the weights of learner step 1" in (tmp_path / "run" / "logs" / "run.log").read_text()
+    assert "took the weights of learner step 1" in (tmp_path / "run" / "logs" / "run.log").read_text()
 
 
 def test_a_node_that_stands_in_a_debugger_is_not_ended(tmp_path):
