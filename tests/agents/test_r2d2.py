@@ -310,7 +310,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, toget
     # Enough for 12 sequences of each environment: less than the limiter lets in.
     for _ in range(SMALL.burn_in + SMALL.trace_length + 1 + 11 * SMALL.period):
         actor.step()
-        assert actor.writer.ready(10)
+        assert actor.writer.ready(60)
     actor.writer.close()
     assert actor.writer.items_written == (48 if together == 1 else 12)
     reader = BatchReader(

@@ -63,7 +63,7 @@ def write(replay, shard, timesteps=30):
     writer = WindowWriter(replay, FORMAT, "replay", shard=shard)
     for record in timestep_streams.stream(3, timesteps, seed=shard):
         writer.append(record)
-        assert writer.ready(10)
+        assert writer.ready(60)
     writer.close()
 
 

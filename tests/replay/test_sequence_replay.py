@@ -21,7 +21,7 @@ def write(serve, records, period, stack=1, priority=None):
     for timestep, record in enumerate(records):
         state = np.stack([100 * timestep + np.arange(ENVS), np.zeros(ENVS)], axis=1).astype(np.float32)
         writer.append(record, {"core": (state,)})
-        assert writer.ready(10)
+        assert writer.ready(60)
     writer.close()
     return replay, sequence_format, writer.items_written
 

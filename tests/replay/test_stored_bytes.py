@@ -57,7 +57,7 @@ def write_windows(replay):
                 version=np.zeros((ENVS, 2), np.int32),
             )
         )
-        while not writer.ready(10):
+        while not writer.ready(60):
             pass
     writer.close()
     print(f"{writer.items_written} windows, {FRAMES / (time.monotonic() - begun):,.0f} timesteps a second")

@@ -63,7 +63,7 @@ class Shards:
             writer = self.replay.writer(self.handle, shard)
             for record in records:
                 writer.append(record)
-                assert writer.ready(10)
+                assert writer.ready(60)
             writer.close()
             for env in range(ENVS):
                 for start in timestep_streams.windows(records, env, STEPS):

@@ -35,7 +35,7 @@ def fill(replay, layout, timesteps, priority, shard=0, seed=0):
         # Episodes without end, so that every timestep but the newest begins a window.
         never = np.zeros_like(record.first)
         writer.append(record._replace(first=never, last=never, discount=np.ones_like(record.discount)))
-        assert writer.ready(10)
+        assert writer.ready(60)
     writer.close()
     return writer.items_written
 

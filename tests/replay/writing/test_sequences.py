@@ -86,7 +86,7 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
     assert not thread.is_alive() and late.items_written == 1
     late.close()
     read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), 1)
-    assert writer.ready(10)
+    assert writer.ready(60)
     assert writer.items_written == written
     writer.close()
 

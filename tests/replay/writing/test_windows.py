@@ -21,7 +21,7 @@ def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options)
     writer = WindowWriter(replay, window_format, "windows", **options)
     for record in records:
         writer.append(record, ())
-        assert writer.ready(10)
+        assert writer.ready(60)
     if closed:
         writer.close()
     else:
@@ -163,7 +163,7 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
     writer = WindowWriter(replay, window_format, "windows", priority)
     for record in records:
         writer.append(record)
-        assert writer.ready(10)
+        assert writer.ready(60)
     writer.close()
     expected = {
         (env, start): window
