@@ -53,6 +53,7 @@ class EpisodeRecorder:
         self._block_ends = 0.0
         self._full = False
         self._failure: BaseException | None = None
+        self._last_block_taken = False
         self._blocks: queue.Queue[Timestep | list[Step] | None] = queue.Queue(_WAITING_BLOCKS)
         self._thread = threading.Thread(target=self._record, name="episodes", daemon=True)
         self._thread.start()
@@ -95,13 +96,13 @@ class EpisodeRecorder:
         except BaseException as error:
             self._failure = error
             # Nothing waits for room in the queue from here on.
-            while self._blocks.get() is not None:
-                pass
+            while not self._last_block_taken:
+                self._last_block_taken = self._blocks.get() is None
 
     def _record_until_closed(self) -> None:
         waiting: list[EpisodeColumns] = []
-        waiting_bytes, since, closed = 0, time.monotonic(), False
-        while not closed:
+        waiting_bytes, since = 0, time.monotonic()
+        while not self._last_block_taken:
             try:
                 block = self._blocks.get(timeout=_PASS_ON_SECONDS)
             except queue.Empty:
@@ -114,9 +115,9 @@ class EpisodeRecorder:
                         since = time.monotonic()
                     waiting.append(episode)
                     waiting_bytes += episode.nbytes
-            closed = block is None
+            self._last_block_taken = block is None
             late = time.monotonic() - since > _PASS_ON_SECONDS or waiting_bytes > _PASS_ON_BYTES
-            if waiting and (late or closed):
+            if waiting and (late or self._last_block_taken):
                 self._full = not self._sink(waiting) or self._full
                 waiting, waiting_bytes = [], 0
 

@@ -48,13 +48,19 @@ VALUES = {
 }
 AUTOREGRESSIVE = {"ppo, autoregressive": ("ppo", {**_PPO, "network.autoregressive": True}, 5)}
 
+FAST = ("impala", "ppo", "ppo, autoregressive", "apex", "r2d2")
+
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 def cases(*tables):
     merged = {name: case for table in tables for name, case in table.items()}
-    return pytest.mark.parametrize("name, settings, length", merged.values(), ids=merged)
+    # Those of other agents have the same heads, losses and policies.
+    parameters = [
+        pytest.param(*case, id=name, marks=() if name in FAST else pytest.mark.slow) for name, case in merged.items()
+    ]
+    return pytest.mark.parametrize("name, settings, length", parameters)
 
 
 @cases(POLICIES, AUTOREGRESSIVE, VALUES)

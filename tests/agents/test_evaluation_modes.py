@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from slow_cases import slow_but
 
 from callboard.agents.acting import CompiledPolicy
 from callboard.agents.apex import Apex
@@ -37,7 +38,6 @@ def is_constant(values):
     "agent, env",
     [
         (from_values(Impala, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
-        (from_values(Ppo, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
         (from_values(Ppo, {"network.hidden_sizes": (8,)}), "Pendulum-v1"),
         (from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3}), "Pendulum-v1"),
     ],
@@ -50,7 +50,7 @@ def test_actions_are_sampled_where_that_is_wanted(agent, env):
     assert len(np.unique(sampled[0], axis=0)) > 1
 
 
-@pytest.mark.parametrize("agent", [Apex, R2D2])
+@pytest.mark.parametrize("agent", slow_but([Apex, R2D2], Apex))
 def test_a_rate_of_random_actions(agent):
     assert agent().modes() == ("train", "evaluate")
     for epsilon, alike in ((0.0, True), (0.5, False)):

@@ -56,7 +56,11 @@ CASES = {
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 
-each_case = pytest.mark.parametrize("name, settings, length", CASES.values(), ids=CASES)
+FAST = ("impala", "ppo, separate", "apex", "apex, quantile", "r2d2")
+each_case = pytest.mark.parametrize(
+    "name, settings, length",
+    [pytest.param(*case, id=name, marks=() if name in FAST else pytest.mark.slow) for name, case in CASES.items()],
+)
 
 
 @each_case

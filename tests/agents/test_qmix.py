@@ -177,7 +177,7 @@ class LoopedLoss:
         ({}, True),
         ({"n_step": 3, "reward_scale": 2.0}, False),
         ({"mixer": "vdn", "n_step": 2}, True),
-        ({"network.shared": False, "burn_in": 0, "hypernetwork_size": 0}, True),
+        pytest.param({"network.shared": False, "burn_in": 0, "hypernetwork_size": 0}, True, marks=pytest.mark.slow),
     ],
     ids=["qmix", "observations", "vdn", "separate"],
 )

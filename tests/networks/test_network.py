@@ -156,9 +156,13 @@ def test_environments_do_not_touch_each_other(core):
         assert np.abs(np.compress(~same, one, axis) - np.compress(~same, other, axis)).max() > 1e-6
 
 
-@pytest.mark.parametrize("core", ["none", "lstm"])
 @pytest.mark.parametrize(
-    "strategy", [None, tf.distribute.OneDeviceStrategy("/cpu:0"), tf.distribute.MirroredStrategy(["/cpu:0"])]
+    "core, strategy",
+    [
+        ("lstm", None),
+        ("none", tf.distribute.OneDeviceStrategy("/cpu:0")),
+        ("lstm", tf.distribute.MirroredStrategy(["/cpu:0"])),
+    ],
 )
 def test_all_variables_exist_after_the_constructor(core, strategy):
     with strategy.scope() if strategy else contextlib.nullcontext():

@@ -179,7 +179,10 @@ DEFEATS = {
 }
 
 
-@pytest.mark.parametrize("game, life_loss", [("breakout", False), ("breakout", True), ("atlantis", True)])
+@pytest.mark.parametrize(
+    "game, life_loss",
+    [pytest.param("breakout", False, marks=pytest.mark.slow), ("breakout", True), ("atlantis", True)],
+)
 def test_lost_lives_and_the_end_of_the_game(game, life_loss):
     name, actions, losses = DEFEATS[game]
     timesteps = play({**PLAIN, "life_loss": life_loss}, [0], actions, name)

@@ -1,5 +1,7 @@
 """Recording: which steps are episodes, what a Minari data set then holds, and what a reader makes of it."""
 
+import time
+
 import numpy as np
 import pytest
 from dm_env import specs as dm_specs
@@ -94,8 +96,10 @@ def test_the_error_of_the_sink_is_raised_in_the_thread_that_steps():
     recorder = EpisodeRecorder(NUMBERS, [0], fail)
     recorder.begin(timestep([0], first=[0]))
     recorder.step(np.array([1], np.int32), timestep([1], last=[0]))
+    begun = time.monotonic()
     with pytest.raises(OSError, match="no space"):
         recorder.close()
+    assert time.monotonic() - begun < 30, "it has waited for a thread that waits for it"
 
 
 NESTED = spaces.Dict(

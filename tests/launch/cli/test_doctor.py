@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from callboard.launch.cli import doctor
 from callboard.launch.cli.command import main
 
 
+@pytest.mark.slow
 def test_doctor_finds_this_installation_healthy(capsys):
     assert main(["doctor", "--json"]) == 0
     findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}

@@ -8,6 +8,7 @@ import signal
 
 import psutil
 import pytest
+from slow_cases import slow_but
 
 from callboard.agents.ppo import Ppo
 from callboard.environments import is_of_library
@@ -43,7 +44,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_but(FAULTS, "raise@constructor", "exit@step", "abort@step", "nan", "reward"))
 def test_what_is_wrong_is_found_with_its_cause(fault):
     assert str(error_of(fault)).startswith(FAULTS[fault])
 

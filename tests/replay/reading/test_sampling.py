@@ -9,6 +9,7 @@ import scipy.stats
 import tensorflow as tf
 import timestep_streams
 from reading import read_batches
+from slow_cases import slow_but
 
 from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import Priorities
@@ -85,7 +86,7 @@ def test_an_exponent_of_zero_draws_evenly(serve):
     np.testing.assert_allclose(infos[0].probability, 0.01)
 
 
-@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("shards", slow_but([1, 2], 2))
 def test_importance_weights_undo_the_priorities(serve, shards):
     """The weighted mean of the samples is the plain mean of the items, also with shards that differ tenfold."""
     layout = timestep_streams.layout(envs=10, actors=shards, shards=shards)

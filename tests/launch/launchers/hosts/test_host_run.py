@@ -44,6 +44,7 @@ def program():
     return program
 
 
+@pytest.mark.slow
 def test_a_run_ends_and_its_end_is_kept_for_other_hosts(program, run, cluster):
     outcome = host_run.run(program, run, Screen(), cluster, "here")
     assert (outcome.reason, outcome.exit_code) == ("own/0 has called launchpad.stop()", 0)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys, threading
 import callboard.launch.launchers.node_processes.preload
@@ -16,6 +18,7 @@ print("callboard.launch.program" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_nodes_find_their_packages_imported_and_neither_threads_nor_devices_in_use():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     threads, added, found, has_program = done.stdout.splitlines()[-4:]

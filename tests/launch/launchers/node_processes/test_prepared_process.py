@@ -12,6 +12,7 @@ from callboard.launch.launchers.supervision.supervisor import Exit
 from callboard.launch.nodes.node import NodeRules
 
 
+@pytest.mark.slow
 def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
     log, temporary = tmp_path / "actor-0.log", tmp_path / "tmp"
     server = ForkServer(preload="json")
