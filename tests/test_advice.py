@@ -63,10 +63,10 @@ def parsed(path):
 
 
 def texts_of(path):
-    tree = parsed(path)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    nodes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Expr | ast.JoinedStr | ast.Constant)]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             text = "".join(part.value if isinstance(part, ast.Constant) else GAP for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | parts:

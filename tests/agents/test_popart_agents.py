@@ -56,7 +56,7 @@ def losses(agent, spec, factor, shared):
     "agent, spec",
     [
         (Impala(**SIZES, normalize_rewards=False), DISCRETE),
-        (A2C(**SIZES, normalize_rewards=False), DISCRETE),
+        pytest.param(A2C(**SIZES, normalize_rewards=False), DISCRETE, marks=pytest.mark.slow),
         (Ppo(**SIZES, minibatches=1, normalize_rewards=False, normalize_advantages=False), CONTINUOUS),
     ],
 )

@@ -117,9 +117,10 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alo
 
 
 def test_a_trajectory_follows_its_own_seed():
-    once = observations(play({}, [5, 6], ACTIONS))
-    np.testing.assert_array_equal(once, observations(play({}, [5, 6], ACTIONS)))
-    np.testing.assert_array_equal(once[:, 1:], observations(play({}, [6], ACTIONS)))
+    actions = ACTIONS[:30]
+    once = observations(play({}, [5, 6], actions))
+    np.testing.assert_array_equal(once, observations(play({}, [5, 6], actions)))
+    np.testing.assert_array_equal(once[:, 1:], observations(play({}, [6], actions)))
     assert (once[:, 0] != once[:, 1]).any()
 
 

@@ -1,5 +1,6 @@
 """Blocks of whole actor batches, as IMPALA reads them: numbered timesteps through a real server."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -11,6 +12,7 @@ import tree
 from dm_env import specs as dm_specs
 from numbered_blocks import ENVS, LENGTH, big_queue, layout_of, numbered
 from reading import read_batches
+from slow_cases import slow_but
 
 from callboard.data import Record, Timestep
 from callboard.replay import (
@@ -106,8 +108,9 @@ def test_wrong_shapes_are_refused_by_name_before_anything_is_written(serve, chan
         writer.append(numbered(0)._replace(**change), ())
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize(
+    "first, repeats", slow_but(itertools.product([True, False], repeat=2), (True, False), (False, True))
+)
 def test_stacks_are_those_of_the_policy_and_each_frame_is_stored_once(serve, tmp_path, repeats, first):
     """Episodes end and begin inside of sequences, and the writer may begin inside of an episode."""
     envs, stack, earlier = 3, 3, 0 if first else 4
