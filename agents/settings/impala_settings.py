@@ -35,7 +35,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
       clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
       clip_c: c-bar, upper bound of the trace coefficients.
       clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
-      lambda_: λ of the trace coefficients; 1 in the paper.
+      lambda_: λ of the trace coefficients; targets vary less below 1, which the paper has.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       normalize_rewards: see `RewardSettings`; not in the paper.
@@ -58,7 +58,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     clip_rho: PositiveFloat = 1.0
     clip_c: PositiveFloat = 1.0
     clip_policy_gradient_rho: PositiveFloat = 1.0
-    lambda_: UnitInterval = 1.0
+    lambda_: UnitInterval = 0.95
     normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
         name="adam", learning_rate=1e-3, epsilon=1.6e-3, max_gradient_norm=80.0

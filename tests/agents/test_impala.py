@@ -304,6 +304,7 @@ class Table(tf.Module):
 
 
 PAPER = {
+    "lambda_": 1.0,
     "batch_size": 32,
     "normalize_rewards": False,
     "optimizer.name": "rmsprop",

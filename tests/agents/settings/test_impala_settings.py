@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "clip_rho": 1.0,
         "clip_c": 1.0,
         "clip_policy_gradient_rho": 1.0,
-        "lambda_": 1.0,
+        "lambda_": 0.95,
         "initial_log_std": 0.0,
         "std_from_observation": False,
         "reward_clip": None,
