@@ -10,8 +10,8 @@ MODULES := *.py agents benchmarks environments launch networks replay
 # oneDNN prepares each kernel on its first use, which is a fifth of the fast suite's time; the slow suite runs with it.
 # Bytecode is kept, of tests too: to rewrite the assertions of one module takes 20 ms, of all in both workers 22 s.
 FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
-# Two modules of tests at a time, since one alone does not keep two cores busy.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Three modules of tests at a time keep two cores busy: tests also wait, for processes that start and for time limits.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: install train test test-fast test-random test-slow lint format docs bench
 

@@ -16,10 +16,7 @@ from callboard.agents.metric_names import LEARNER_METRICS
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
-FAST = ["sac"]
-"""With several losses; those of one are in `test_gradient_step.py` and `losses/test_replicas.py`."""
-SLOW = [name for name in SMALL_UPDATES if name not in FAST]
-AGENTS = (*FAST, *SLOW)
+AGENTS = tuple(SMALL_UPDATES)
 IN_CALLS = [name for name, (case, _) in SMALL_UPDATES.items() if case.updates_per_call]
 WITH_PRIORITIES = [name for name, (case, _) in SMALL_UPDATES.items() if case.prioritized]
 BATCH = 8
@@ -50,26 +47,21 @@ def free_ports(count):
     return ports
 
 
-@pytest.fixture(scope="module")
-def on_devices(on_two_devices):
-    return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], FAST)
-
-
-@pytest.fixture(scope="module", params=[*FAST, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOW)])
+# What all agents share is tested fast in `test_gradient_step.py` and `losses/test_replicas.py`.
+@pytest.fixture(scope="module", params=[pytest.param(agent, marks=pytest.mark.slow) for agent in AGENTS])
 def agent(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def on_devices_slowly(agent, on_two_devices):
+def on_devices(agent, on_two_devices):
     return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], [agent])
 
 
 @pytest.fixture
-def updates(agent, request):
+def updates(agent, on_devices):
     """An agent's update by the number of devices."""
-    outcomes = request.getfixturevalue("on_devices" if agent in FAST else "on_devices_slowly")
-    return {devices: outcome["update"][agent] for devices, outcome in outcomes.items()}
+    return {devices: outcome["update"][agent] for devices, outcome in on_devices.items()}
 
 
 @pytest.fixture(scope="module")

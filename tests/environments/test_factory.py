@@ -117,6 +117,7 @@ def test_an_id_without_a_version_is_found_after_its_module(tmp_path, monkeypatch
         environments.check("registers_bare:Bar")
 
 
+@pytest.mark.slow
 def test_the_old_ids_of_procgen_are_its_games():
     assert environments.spec("procgen:procgen-coinrun-v0") == environments.spec("procgen:coinrun")
 
