@@ -125,6 +125,7 @@ def test_mistakes_are_refused_in_one_line(name, options, message):
     assert_refused(name, options, message)
 
 
+@pytest.mark.slow
 def test_games_print_nothing_on_the_screen_and_import_nothing_heavy():
     code = (
         "import sys\n"

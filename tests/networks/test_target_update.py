@@ -14,6 +14,7 @@ from callboard.specs import EnvironmentSpec
 SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 
 
+@pytest.mark.slow
 def test_on_one_device_and_on_two(on_two_devices):
     """In replicas, around them and outside of any strategy, eagerly and in graphs."""
     on_two_devices(pathlib.Path(__file__).with_name("replica_checks.py"), "check_all")

@@ -57,6 +57,7 @@ def test_masks_are_obeyed_and_absent_members_take_action_0(mode, shared):
     assert set(np.concatenate(taken)) == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_members_explore_each_by_itself():
     agent = small(epsilon=0.6, epsilon_alpha=1.0)
     networks, layout = networks_of(agent, envs=2)

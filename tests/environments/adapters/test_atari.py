@@ -136,6 +136,7 @@ def test_a_later_reset_continues_from_the_seed():
     assert (once[0] != once[1]).any() and (once[1] != once[2]).any()
 
 
+@pytest.mark.slow
 def test_sticky_actions():
     # Without sticky actions, a game is the same for every seed; with them it is not; with probability 1 it never moves.
     plain = observations(play(PLAIN, [0, 1], ACTIONS))

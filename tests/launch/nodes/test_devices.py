@@ -72,5 +72,6 @@ def strategies():
     return [[type(strategy).__name__, strategy.num_replicas_in_sync] for strategy in made]
 
 
+@pytest.mark.slow
 def test_several_devices_mirror_each_other(on_two_devices):
     assert on_two_devices(__file__, "strategies") == [["MirroredStrategy", 2], ["OneDeviceStrategy", 1]]

@@ -210,6 +210,7 @@ def test_a_shard_that_is_away_is_sampled_by_the_priorities_it_was_written_with(s
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_restored_shard_samples_by_the_updated_priorities(shards, tmp_path):
     replay = shards(replay_of(2))
     weights = replay.write()

@@ -38,6 +38,7 @@ def test_a_function_runs_in_a_session_of_its_own_and_its_exit_code_is_known(serv
     assert process.join(10.0) and process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_forkserver_that_is_stopped_is_noticed_and_replaced(server):
     process = server.fork(forked_functions.answer, "x")
     process.pipe.recv()
