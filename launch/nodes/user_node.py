@@ -133,5 +133,5 @@ class _StopNotice:
 
 def _rules_of(node: lp.PyNode) -> NodeRules:
     """Returns the rules that the user has set for a node, in Callboard 0.2 as `policy`, or those of all such nodes."""
-    rules = getattr(node, "rules", getattr(node, "policy", None))
-    return rules if isinstance(rules, NodeRules) else USER_NODE_RULES
+    earlier = getattr(node, "policy", None)
+    return getattr(node, "rules", earlier if isinstance(earlier, NodeRules) else USER_NODE_RULES)

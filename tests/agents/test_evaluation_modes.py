@@ -38,6 +38,7 @@ def is_constant(values):
     "agent, env",
     [
         (from_values(Impala, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
+        pytest.param(from_values(Ppo, {"network.hidden_sizes": (8,)}), "CartPole-v1", marks=pytest.mark.slow),
         (from_values(Ppo, {"network.hidden_sizes": (8,)}), "Pendulum-v1"),
         (from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3}), "Pendulum-v1"),
     ],

@@ -162,6 +162,9 @@ def test_environments_do_not_touch_each_other(core):
         ("lstm", None),
         ("none", tf.distribute.OneDeviceStrategy("/cpu:0")),
         ("lstm", tf.distribute.MirroredStrategy(["/cpu:0"])),
+        pytest.param("none", None, marks=pytest.mark.slow),
+        pytest.param("lstm", tf.distribute.OneDeviceStrategy("/cpu:0"), marks=pytest.mark.slow),
+        pytest.param("none", tf.distribute.MirroredStrategy(["/cpu:0"]), marks=pytest.mark.slow),
     ],
 )
 def test_all_variables_exist_after_the_constructor(core, strategy):
