@@ -15,26 +15,22 @@ import os
 import pathlib
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from ...atomic_files import remove_drafts, sync, write_file
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
 from .episode_columns import EpisodeColumns, check_recordable
+from .hdf5_episodes import link_episodes, make_file, read_links, write_episodes
 from .minari_package import MINARI_VERSION, require_minari
 from .native_values import space_of
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _PARTS = "parts"
 _PART_BYTES = 2**24
-_COMPRESSED_BYTES = 2**14
-"""Size from which a column is compressed."""
-_SOURCES = "callboard_sources"
-_MOST_SOURCES = 200
 _NAME = re.compile(r"[-_\w]+-v\d+")
 _MEGABYTE = 10**6
 
@@ -80,6 +76,11 @@ class EpisodeFiles:
             **metadata,
             **self._read(spaces),
         }
+        self._sources: dict[str, int] = {}
+        self._is_unsure = False
+        """Whether a write has failed, and files may be ahead of what is known of them."""
+        self.copying_seconds = 0.0
+        """Time that the newest write took to copy and sync files as a whole, however few episodes it added."""
         self._count_episodes()
         self._part = len(list(self._parts.glob("*.hdf5")))
 
@@ -92,65 +93,68 @@ class EpisodeFiles:
         """Bytes of all files."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
-    def append(self, episodes: Sequence[EpisodeColumns], source: str = "", number: int = 0) -> bool:
-        """Writes episodes; returns False, and writes nothing, if the data set has reached its limit.
+    def last_number(self, source: str) -> int:
+        """Returns the newest number of a source, see `append`; 0 if it is not known."""
+        self._settle()
+        return self._sources.get(source, 0)
+
+    def append(self, episodes: Sequence[EpisodeColumns], numbers: Mapping[str, int] | None = None) -> bool:
+        """Writes episodes, all or none; returns False, and writes nothing, if the data set has reached its limit.
 
         Args:
           episodes: the episodes.
-          source: id of what they are from.
-          number: number of the call of that source, from 1 on; a call that has been made before does nothing.
+          numbers: what `last_number` returns from then on, by source; also to a later writer.
 
         Raises:
-          OSError: a file could not be written; the data set is unchanged.
+          OSError: a file could not be written; either no episode was added, or, if `last_number` says so, all were.
+          CallboardError: the files were damaged meanwhile.
         """
+        self._settle()
         if self.nbytes >= self._limit:
             return False
-        if number and self._sources().get(source, 0) >= number:
-            return True
-        part, first = self._write_part(episodes)
-        total = self.total_episodes
-        import h5py
-
-        with self._copied(self.path / MAIN) as draft, h5py.File(draft, "a", track_order=True, locking=False) as file:
-            for index in range(len(episodes)):
-                file[f"episode_{total + index}"] = h5py.ExternalLink(f"{_PARTS}/{part.name}", str(first + index))
-            if number:
-                sources = {**self._sources(file), source: number}
-                newest = dict(list(sources.items())[-_MOST_SOURCES:])
-                file.attrs[_SOURCES] = json.dumps(newest)
-        self._metadata["total_episodes"] = total + len(episodes)
+        self.copying_seconds = 0.0
+        self._is_unsure = True
+        part = self._next_part()
+        with self._copied(part) as draft:
+            first = write_episodes(draft, episodes, self.total_episodes)
+        others = {source: number for source, number in self._sources.items() if source not in (numbers or {})}
+        sources = {**others, **(numbers or {})}
+        ids = range(self.total_episodes, self.total_episodes + len(episodes))
+        with self._copied(self.path / MAIN) as draft:
+            link_episodes(draft, f"{_PARTS}/{part.name}", first, ids, sources)
+        self._sources = sources
+        self._metadata["total_episodes"] = ids.stop
         self._metadata["total_steps"] += sum(episode.length for episode in episodes)
         self._metadata["dataset_size"] = round(self.nbytes / _MEGABYTE, 1)
         write_file(self.path / METADATA, json.dumps(self._metadata))
+        self._is_unsure = False
         return True
 
-    def _write_part(self, episodes: Sequence[EpisodeColumns]) -> tuple[pathlib.Path, int]:
-        """Appends episodes to the newest part; returns it, and the number in it of the first of them."""
-        import h5py
-
+    def _next_part(self) -> pathlib.Path:
+        """Returns the part to which the next episodes are appended."""
         part = self._parts / f"{self._part:05}.hdf5"
         if part.exists() and part.stat().st_size > _PART_BYTES:
             self._part += 1
             part = self._parts / f"{self._part:05}.hdf5"
-        with self._copied(part) as draft, h5py.File(draft, "a", track_order=True, locking=False) as file:
-            first = len(file)
-            for index, episode in enumerate(episodes):
-                _write_episode(file.create_group(str(first + index)), episode, self.total_episodes + index)
-        return part, first
+        return part
 
     @contextlib.contextmanager
     def _copied(self, path: pathlib.Path) -> Iterator[pathlib.Path]:
-        """Yields a copy of an HDF5 file, or an empty file if there is none, that replaces it at the end."""
+        """Yields a copy of an HDF5 file, or one without episodes if there is none, that replaces it at the end."""
         # No `file_draft`, which holds a lock for a moment after the replacement: HDF5 would refuse to read the file.
         draft = path.with_name(f"draft-{path.name}")
+        begun = time.perf_counter()
         if path.exists():
             shutil.copyfile(path, draft)
         else:
-            draft.write_bytes(b"")
+            make_file(draft)
+        copied = time.perf_counter()
         yield draft
+        written = time.perf_counter()
         sync(draft)
         os.replace(draft, path)
         sync(path.parent)
+        self.copying_seconds += time.perf_counter() - written + copied - begun
 
     def _read(self, spaces: Mapping[str, str]) -> dict[str, Any]:
         """Returns the metadata of the episodes that there are."""
@@ -170,48 +174,23 @@ class EpisodeFiles:
             )
         return dict(found)
 
-    def _count_episodes(self) -> None:
-        """Counts the episodes that a writer linked before it was killed."""
-        import h5py
+    def _settle(self) -> None:
+        """Reads what the files hold if a write has failed."""
+        if self._is_unsure:
+            self._count_episodes()
+            self._is_unsure = False
 
+    def _count_episodes(self) -> None:
+        """Counts also the episodes that were linked before a writer was killed, or failed."""
         main = self.path / MAIN
         if not main.exists():
             # A reader finds an empty data set from the beginning.
-            with self._copied(main) as draft, h5py.File(draft, "w", track_order=True, locking=False):
+            with self._copied(main):
                 pass
         try:
-            with h5py.File(main, "r") as file:
-                total = len(file)
-                for index in range(self.total_episodes, total):
-                    self._metadata["total_steps"] += int(file[f"episode_{index}"].attrs["total_steps"])
+            total, steps, self._sources = read_links(main, self.total_episodes)
         except (OSError, KeyError) as error:
             raise CallboardError(f"{main} is damaged; remove {self.path.parent} to record anew") from error
+        self._metadata["total_steps"] += steps
         self._metadata["total_episodes"] = total
         write_file(self.path / METADATA, json.dumps(self._metadata))
-
-    def _sources(self, file: Any = None) -> dict[str, int]:
-        import h5py
-
-        if file is not None:
-            return json.loads(file.attrs.get(_SOURCES, "{}"))
-        with h5py.File(self.path / MAIN, "r") as opened:
-            return json.loads(opened.attrs.get(_SOURCES, "{}"))
-
-
-def _write_episode(group: Any, episode: EpisodeColumns, number: int) -> None:
-    import h5py
-
-    group.attrs["id"] = number
-    group.attrs["total_steps"] = episode.length
-    if episode.seed is not None:
-        group.attrs["seed"] = episode.seed
-    group.create_group("infos")
-    for name, column in episode.values.items():
-        if isinstance(column, list):
-            pictures = group.create_dataset(name, (len(column),), h5py.vlen_dtype(np.uint8))
-            for index, picture in enumerate(column):
-                pictures[index] = np.frombuffer(picture, np.uint8)
-        elif column.nbytes > _COMPRESSED_BYTES:
-            group.create_dataset(name, data=column, compression="gzip", compression_opts=1, shuffle=True)
-        else:
-            group.create_dataset(name, data=column)

@@ -14,7 +14,9 @@ from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
 
 _COLLECT_SECONDS = 0.5
-"""Interval between writes, in which the episodes of all actors are collected."""
+"""Shortest time between writes, in which the episodes of all actors are collected."""
+_PAUSE_FACTOR = 4.0
+_LONGEST_PAUSE = 10.0
 _ANSWER_SECONDS = 30.0
 _GIGABYTE = 10**9
 
@@ -70,7 +72,7 @@ class RecorderNode(ReportingNode):
             return
         self.context.progress.works("writing")
         self._write_waiting()
-        self.context.stop.wait(_COLLECT_SECONDS)
+        self.context.stop.wait(self._pause())
 
     def finish(self) -> None:
         # Actors, which have ended, have waited for their last answers.
@@ -81,6 +83,11 @@ class RecorderNode(ReportingNode):
         if self._files is None:
             return Report()
         return Report(values={"recorder/episodes": float(self._files.total_episodes)})
+
+    def _pause(self) -> float:
+        """Returns the seconds until the next write: the longer, the longer it takes to copy the files."""
+        copying = 0.0 if self._files is None else self._files.copying_seconds
+        return min(max(_COLLECT_SECONDS, _PAUSE_FACTOR * copying), _LONGEST_PAUSE)
 
     def _write_waiting(self) -> None:
         with self._changed:
@@ -93,18 +100,26 @@ class RecorderNode(ReportingNode):
                 self._changed.notify_all()
 
     def _write(self, calls: "list[_Call]") -> None:
-        assert self._files is not None
-        for call in calls:
+        """Writes the episodes of calls together, but not those of repeated calls."""
+        # In a single thread of nodes, each actor's recording thread comes here by itself.
+        with self._writing:
+            assert self._files is not None
             try:
-                # In a single thread of nodes, each actor's recording thread comes here by itself.
-                with self._writing:
-                    call.answer = self._files.append(call.episodes, call.source, call.number)
-                self._reported_failure = False
+                # A source waits for the answer to a call before it makes the next one.
+                new = {call.source: call for call in calls if call.number > self._files.last_number(call.source)}
+                taken = not new or self._files.append(
+                    [episode for call in new.values() for episode in call.episodes],
+                    {source: call.number for source, call in new.items()},
+                )
             except OSError as error:
                 if not self._reported_failure:
                     self._reported_failure = True
                     self.context.notify(f"episodes could not be written, retrying: {file_error(error)}")
-            if call.answer is False and not self._reported_limit:
+                return
+            self._reported_failure = False
+            for call in calls:
+                call.answer = taken or call.source not in new
+            if not taken and not self._reported_limit:
                 self._reported_limit = True
                 self.context.notify(
                     f"the data set has reached its limit of {self._run.experiment.record_limit:g} GB with "

@@ -45,12 +45,13 @@ def test_a_data_set_is_readable_from_the_beginning_and_appended_to_by_later_writ
     assert (data.total_episodes, data.total_steps, data.metadata["algorithm_name"]) == (4, 10, "x")
 
 
-def test_a_call_that_is_repeated_writes_nothing_also_to_another_writer(tmp_path):
+def test_the_newest_number_of_each_source_is_known_also_to_another_writer(tmp_path):
     folder = tmp_path / "a-v0"
-    EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(1, 1)], "actor", 1)
+    EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(1, 1)], {"actor": 1})
     again = EpisodeFiles(folder, SPEC, {}, 1e9)
-    assert again.append([episode(1, 1)], "actor", 1) and again.append([episode(1, 2)], "actor", 2)
-    assert again.append([episode(1, 3)], "other", 1)
+    assert (again.last_number("actor"), again.last_number("other")) == (1, 0)
+    assert again.append([episode(1, 2), episode(1, 3)], {"actor": 2, "other": 1})
+    assert (again.last_number("actor"), again.last_number("other")) == (2, 1)
     assert values(folder) == [1, 2, 3]
 
 
@@ -70,14 +71,56 @@ def test_a_writer_that_is_killed_leaves_whole_episodes_that_the_next_one_counts(
 
     monkeypatch.setattr(atomic_files.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        files.append([episode(3, 2)], "actor", 1)
+        files.append([episode(3, 2)], {"actor": 1})
     assert values(folder) == [1]
     monkeypatch.undo()
     files = EpisodeFiles(folder, SPEC, {}, 1e9)
-    # The actor repeats its call, since it got no answer.
-    files.append([episode(3, 2)], "actor", 1)
+    # The actor repeats its call, since it got no answer; it was linked if the writer was killed after that.
+    assert files.last_number("actor") == (killed_before == "metadata.json")
+    if not files.last_number("actor"):
+        files.append([episode(3, 2)], {"actor": 1})
     assert values(folder) == [1, 2]
     assert open_data(str(folder)).total_steps == 5
+
+
+@pytest.mark.parametrize("failed_at", [1, 2, 3, 4])
+def test_a_writer_whose_write_fails_knows_what_was_added(tmp_path, monkeypatch, failed_at):
+    from callboard.environments.recorded import episode_files
+
+    folder = tmp_path / "a-v0"
+    files = EpisodeFiles(folder, SPEC, {}, 1e9)
+    files.append([episode(2, 1)])
+    sync, calls = episode_files.sync, []
+
+    def full(path):
+        calls.append(path)
+        if len(calls) == failed_at:
+            raise OSError("no space left")
+        sync(path)
+
+    monkeypatch.setattr(episode_files, "sync", full)
+    with pytest.raises(OSError, match="no space left"):
+        files.append([episode(3, 2), episode(1, 3)], {"actor": 1})
+    # The links were replaced before the fourth, of their folder.
+    assert files.last_number("actor") == (failed_at == 4)
+    assert values(folder) == ([1, 2, 3] if failed_at == 4 else [1])
+    if failed_at < 4:
+        files.append([episode(3, 2), episode(1, 3)], {"actor": 1})
+    files.append([episode(1, 4)], {"actor": 2})
+    assert values(folder) == [1, 2, 3, 4]
+    assert open_data(str(folder)).total_steps == 7
+
+
+def test_a_data_set_in_the_older_format_of_hdf5_is_continued(tmp_path, monkeypatch):
+    from callboard.environments.recorded import hdf5_episodes
+
+    with monkeypatch.context() as older:
+        older.setattr(hdf5_episodes, "_FORMAT", "earliest")
+        EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9).append([episode(2, 1)], {"actor": 1})
+    files = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    assert files.last_number("actor") == 1
+    files.append([episode(2, 2)])
+    assert values(tmp_path / "a-v0") == [1, 2]
 
 
 def test_nothing_is_written_beyond_the_limit(tmp_path):
