@@ -148,6 +148,8 @@ class Experiment:
         and else beside what the actors play.
       record_episodes: whether whole training episodes are written to `episodes/` in the run directory, as a Minari data
         set; see docs/guides/recorded_data.md.
+      record_infos: names of infos of the environment that are recorded with the episodes, such as `success,distance`;
+        a list, or separated by commas.  `a.b` is the key `b` in a mapping `a`.
       record_limit: gigabytes of the data set beyond which no more episodes are recorded.
       publish_every_steps: learner steps between two versions of the weights that actors get; 1 for the newest whenever
         an actor needs weights.  More send fewer weights over the network, and let actors act with older ones.
@@ -231,6 +233,7 @@ class Experiment:
     freeze: str | tuple[str, ...] = ()
     dataset: str | tuple[str, ...] = ()
     record_episodes: bool = False
+    record_infos: str | tuple[str, ...] = ()
     record_limit: Gigabytes = 10.0
     publish_every_steps: StepCount = 1
     checkpoint_every: Seconds = 30.0

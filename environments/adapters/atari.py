@@ -191,15 +191,17 @@ class AtariBatch(BatchedEnvironment):
             self._painting = self._painter.step(checked[:1])[0][0, 0]
         last = terminated | truncated
         first, self._over = self._over, last
-        if self._keeps_infos:
-            rows, nothing = info_rows(info, self.batch_size), no_infos(self.batch_size)
-            self.infos = Infos(chosen_rows(first, nothing, rows), chosen_rows(first, rows, nothing))
+        restarted = first
         if self._life_loss:
             # Some games show 0 lives for a while before they end; that is the end of the game, not another lost life.
             lost = (info["lives"] < self._lives) & (info["lives"] > 0) & ~first & ~terminated
             terminated = terminated | lost
             first = first | (lost & ~last)
         self._lives = info["lives"]
+        if self._keeps_infos:
+            # After the loss of a life, the next episode begins with the info that came with it.
+            rows, nothing = info_rows(info, self.batch_size), no_infos(self.batch_size)
+            self.infos = Infos(chosen_rows(restarted, nothing, rows), chosen_rows(first, rows, nothing))
         return Timestep(
             observation=self._image(observation),
             reward=reward.astype(np.float32),

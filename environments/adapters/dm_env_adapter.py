@@ -97,7 +97,9 @@ class DmEnvBatch(BatchedEnvironment):
 
     def keep_infos(self) -> None:
         self._methods(
-            "info", "has no infos: give it a method 'info' that returns a mapping, or leave episode_metrics out"
+            "info",
+            "has no infos: give it a method 'info' that returns a mapping, or leave episode_metrics and record_infos "
+            "out",
         )
         self._keeps_infos = True
 

@@ -70,8 +70,8 @@ class BatchedEnvironment(abc.ABC):
           CallboardError: these environments have no infos.
         """
         raise CallboardError(
-            f"{type(self).__name__} has no infos, which episode metrics are taken from: override 'keep_infos' and set "
-            "'infos', or leave episode_metrics out"
+            f"{type(self).__name__} has no infos, from which episode_metrics and record_infos are taken: override "
+            "'keep_infos' and set 'infos', or leave them out"
         )
 
     def set_task(self, task: Task) -> None:

@@ -1,12 +1,13 @@
 """Metrics of episodes from the environments' infos: which values, and what becomes of them over an episode."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import CallboardError, suggestion, unknown
+from ...errors import CallboardError, unknown
 from .infos import Info
+from .sought_infos import SoughtInfos, found, is_key, repeated
 
 _SUM, _HISTOGRAM, _FINAL = "sum", "histogram", "final"
 
@@ -39,7 +40,7 @@ def parse_episode_metrics(texts: str | Sequence[str]) -> tuple[EpisodeMetric, ..
     metrics: list[EpisodeMetric] = []
     for text in ",".join([texts] if isinstance(texts, str) else texts).split(",") if texts else ():
         key, *options = (part.strip() for part in text.split(":"))
-        if not key or any(not part for part in key.split(".")):
+        if not is_key(key):
             raise CallboardError(f"episode_metrics: {text!r} names no key of the environment's info")
         for option in options:
             if option not in (_SUM, _FINAL, _HISTOGRAM):
@@ -47,10 +48,9 @@ def parse_episode_metrics(texts: str | Sequence[str]) -> tuple[EpisodeMetric, ..
         if _SUM in options and _FINAL in options:
             raise CallboardError(f"the episode metric {text!r} is either the sum or the final value: choose one")
         metrics.append(EpisodeMetric(key, _SUM in options, _HISTOGRAM in options))
-    names = [metric.name for metric in metrics]
-    for name in names:
-        if names.count(name) > 1:
-            raise CallboardError(f"the episode metric {name!r} is named twice: leave one out")
+    twice = repeated([metric.name for metric in metrics])
+    if twice is not None:
+        raise CallboardError(f"the episode metric {twice!r} is named twice: leave one out")
     return tuple(metrics)
 
 
@@ -65,8 +65,7 @@ class EpisodeMetrics:
     def __init__(self, metrics: Sequence[EpisodeMetric], batch_size: int):
         self._metrics = [(metric.name, metric.key, metric.summed) for metric in metrics]
         self._values: list[dict[str, float]] = [{} for _ in range(batch_size)]
-        self._missing = {metric.key for metric in metrics}
-        self._seen: set[str] = set()
+        self._sought = SoughtInfos((metric.key for metric in metrics), "the episode metric")
 
     def begin(self, index: int) -> None:
         """Begins an episode of an environment."""
@@ -80,12 +79,11 @@ class EpisodeMetrics:
         """
         values = self._values[index]
         for name, key, summed in self._metrics:
-            value = _number(key, _found(info, key))
+            value = _number(key, found(info, key))
             if value is not None:
                 values[name] = values.get(name, 0.0) + value if summed else value
-        if self._missing:
-            self._seen.update(_keys(info))
-            self._missing -= self._seen
+        if self._sought.missing:
+            self._sought.look(info)
 
     def end(self, index: int) -> dict[str, float]:
         """Returns the metrics of an environment's episode, which has ended, without those that never appeared."""
@@ -93,24 +91,7 @@ class EpisodeMetrics:
 
     def describe_missing(self) -> str:
         """Returns a line about the keys that no info has had so far, once; empty if all have appeared."""
-        if not self._missing:
-            return ""
-        seen = sorted(self._seen)
-        hints = [suggestion(key, seen, f"it has {', '.join(seen) or 'none'}") for key in sorted(self._missing)]
-        keys = ", ".join(map(repr, sorted(self._missing)))
-        self._missing = set()
-        return f"no info so far has the episode metric {keys}; {hints[0]}"
-
-
-def _found(info: Info, key: str) -> Any:
-    if key in info:
-        return info[key]
-    value: Any = info
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return None
-        value = value[part]
-    return value
+        return self._sought.describe_missing()
 
 
 def _number(key: str, value: Any) -> float | None:
@@ -123,10 +104,3 @@ def _number(key: str, value: Any) -> float | None:
     raise CallboardError(
         f"the episode metric {key!r} is a {type(value).__name__} in the environment's info, not a number: leave it out"
     )
-
-
-def _keys(info: Info, prefix: str = "") -> Iterable[str]:
-    for key, value in info.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _keys(value, f"{prefix}{key}.")

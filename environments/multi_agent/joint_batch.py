@@ -61,6 +61,10 @@ class JointBatch(BatchedEnvironment):
         """Returns `by_policy`; the timestep must be the newest one."""
         return self.by_policy
 
+    def infos_of(self, environment: BatchedEnvironment) -> Mapping[str, Infos]:
+        """Returns the infos of the newest timestep of the slots of each policy; none unless they are kept."""
+        return self.batches.infos or {}
+
     def join(self, actions: Mapping[str, Nest]) -> Nest:
         """Returns the actions by policy as those of the environments."""
         return dict(actions)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ...data import Nest, Timestep
+from ..batches.batched import BatchedEnvironment
+from ..batches.infos import Infos
 from .policy_slots import ONLY_AGENT, MultiAgentEpisode
 
 
@@ -15,6 +17,13 @@ class PolicyView(Protocol):
 
     def split(self, timestep: Timestep) -> Mapping[str, Timestep]:
         """Returns the timesteps of the slots of each policy, given the newest one of the environments."""
+
+    def infos_of(self, environment: BatchedEnvironment) -> Mapping[str, Infos]:
+        """Returns the infos of the newest timestep of the slots of each policy; none unless they are kept.
+
+        Args:
+          environment: the batch, with whatever is wrapped around it.
+        """
 
     def join(self, actions: Mapping[str, Nest]) -> Nest:
         """Returns the actions for the environments, given those of each policy."""
@@ -41,6 +50,10 @@ class OneAgentView:
 
     def split(self, timestep: Timestep) -> Mapping[str, Timestep]:
         return {ONLY_AGENT: timestep}
+
+    def infos_of(self, environment: BatchedEnvironment) -> Mapping[str, Infos]:
+        infos = environment.infos
+        return {} if infos is None else {ONLY_AGENT: infos}
 
     def join(self, actions: Mapping[str, Nest]) -> Nest:
         return actions[ONLY_AGENT]

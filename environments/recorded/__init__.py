@@ -1,5 +1,6 @@
 """Recorded episodes: written from any environment as a Minari data set, and read again as an agent's timesteps."""
 
+from .chosen_infos import parse_record_infos
 from .episode_feed import EpisodeFeed
 from .episode_files import EpisodeFiles
 from .episode_recorder import EpisodeRecorder, RecordedEnvironment
@@ -14,6 +15,7 @@ __all__ = [
     "RecordedEnvironment",
     "Source",
     "open_data",
+    "parse_record_infos",
     "parse_sources",
     "require_minari",
 ]

@@ -2,22 +2,31 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
+from gymnasium import spaces
 
 from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
+from .chosen_infos import TimestepInfos
 from .episode_columns import EpisodeColumns, Leaf, leaves_of
-from .native_values import native_values, space_of
+from .info_columns import InfoColumns
+from .native_values import native_values, part_name, space_of
 
 _OPEN_BYTES = 2**30
 """Memory that open episodes may take; longer ones are not recorded."""
+NO_INFOS = TimestepInfos([], [])
 
-Step = tuple[Nest, Timestep]
-"""An action, and the timestep that followed."""
+
+class Step(NamedTuple):
+    """An action, the timestep that followed, and the infos that are recorded with it."""
+
+    action: Nest
+    timestep: Timestep
+    infos: TimestepInfos = NO_INFOS
 
 
 class _Block(NamedTuple):
@@ -31,6 +40,8 @@ class _Block(NamedTuple):
     """The same of the actions, `[rows, B, ...]`."""
     rewards: np.ndarray
     """`[rows, B]`."""
+    infos: list[list[list[Any]]]
+    """`[rows, names, B]`, chosen infos of the actions."""
 
     @property
     def end(self) -> int:
@@ -48,6 +59,7 @@ class EpisodeCutter:
       seeds: the seed of each environment's first episode; None for environments that were reset without one.
       notify: takes a line for the user.
       quota: number of episodes of each environment, the first ones; None for all.
+      infos: makes columns of the infos that come with timesteps; None if there are none.
     """
 
     def __init__(
@@ -56,7 +68,9 @@ class EpisodeCutter:
         seeds: Sequence[int | None],
         notify: Callable[[str], object],
         quota: int | None = None,
+        infos: InfoColumns | None = None,
     ):
+        self._infos = infos or InfoColumns((), "")
         self._encoding = encoding_of(spec)
         self._spaces = space_of(self._encoding.observation), space_of(self._encoding.action)
         self._seeds = list(seeds)
@@ -67,60 +81,64 @@ class EpisodeCutter:
         """Number of the next row."""
         self._begun: list[int | None] = []
         """The row in which each environment's episode began; None for one that is not recorded."""
+        self._first_infos: list[list[Any]] = []
+        """`[B, names]`, chosen infos of the reset with which each environment's episode began."""
         self._observation: Nest = ()
         self._last = np.zeros(0, np.bool_)
         self._row_bytes = 1
         self._reported_length = False
 
-    def begin(self, timestep: Timestep) -> None:
+    def begin(self, timestep: Timestep, infos: TimestepInfos = NO_INFOS) -> None:
         """Takes the first timestep of all environments; open episodes are left out."""
         self._blocks, self._next = [], 0
         self._begun = [0] * len(timestep.first)
+        self._first_infos = [[values[env] for values in infos.begun] for env in range(len(timestep.first))]
         self._observation, self._last = timestep.observation, timestep.last
-        self._row_bytes = 1 + sum(leaf.nbytes for leaf in tree.flatten(timestep.observation))
+        self._row_bytes = observation_bytes(timestep)
 
     def cut(self, steps: Sequence[Step]) -> Iterator[EpisodeColumns]:
         """Takes what followed, and yields the episodes that have ended with it."""
         first = self._next
-        observed = [self._observation, *(timestep.observation for _, timestep in steps)]
+        observed = [self._observation, *(step.timestep.observation for step in steps)]
+        observation, action = self._spaces
         block = _Block(
             first,
-            self._leaves("observations", self._encoding.observation, observed),
-            self._leaves("actions", self._encoding.action, [action for action, _ in steps]),
-            np.stack([timestep.reward for _, timestep in steps]).astype(np.float32, copy=False),
+            self._leaves("observations", observation, native_values(self._encoding.observation, _joined(observed))),
+            self._leaves("actions", action, native_values(self._encoding.action, _joined([s.action for s in steps]))),
+            np.stack([step.timestep.reward for step in steps]).astype(np.float32, copy=False),
+            [step.infos.followed for step in steps],
         )
         self._blocks.append(block)
         self._next = block.end
-        last = np.stack([self._last, *(timestep.last for _, timestep in steps)])
-        ended = last[1:] | np.stack([timestep.first for _, timestep in steps])
+        self._row_bytes = observation_bytes(steps[0].timestep) + steps[0].infos.nbytes
+        last = np.stack([self._last, *(step.timestep.last for step in steps)])
+        ended = last[1:] | np.stack([step.timestep.first for step in steps])
         for row, env in np.argwhere(ended).tolist():
-            timestep, end = steps[row][1], first + row + 1
+            timestep, infos, end = steps[row].timestep, steps[row].infos, first + row + 1
             terminated = not timestep.discount[env]
             if last[row, env]:
                 # The action was ignored: the next episode begins after it.
-                self._begun[env] = end
-            elif timestep.last[env]:
+                self._begin_episode(env, end, infos)
+            elif not timestep.first[env]:
                 yield from self._end(env, end, terminated)
                 self._begun[env] = None
             else:
                 # Its final observation is lost.  Nothing depends on it after a termination.
                 yield from self._end(env, end if terminated else end - 1, terminated, is_lost=terminated)
-                self._begun[env] = end
+                self._begin_episode(env, end, infos)
         self._observation, self._last = observed[-1], last[-1]
         self._trim()
 
-    def _leaves(self, name: str, encoding: Nest, nests: Sequence[Nest]) -> list[Leaf]:
-        """Returns nests `[B, ...]` of what agents see as the environment's own values `[T, B, ...]`."""
+    def _begin_episode(self, env: int, row: int, infos: TimestepInfos) -> None:
+        self._begun[env] = row
+        self._first_infos[env] = [values[env] for values in infos.begun]
+
+    def _leaves(self, name: str, space: spaces.Space[Any], values: Nest) -> list[Leaf]:
+        """Returns the arrays of a nest `[T * B, ...]` of the environment's own values, as `[T, B, ...]`."""
         envs = len(self._begun)
-
-        def stack(*leaves: np.ndarray) -> np.ndarray:
-            return np.concatenate(leaves)
-
-        native = native_values(encoding, tree.map_structure(stack, *nests))
-        space = self._spaces[0] if name == "observations" else self._spaces[1]
         return [
-            leaf._replace(values=leaf.values.reshape(len(nests), envs, *leaf.values.shape[1:]))
-            for leaf in leaves_of(space, native, name)
+            leaf._replace(values=leaf.values.reshape(-1, envs, *leaf.values.shape[1:]))
+            for leaf in leaves_of(space, values, name)
         ]
 
     def _end(self, env: int, end: int, terminated: bool, is_lost: bool = False) -> Iterator[EpisodeColumns]:
@@ -146,6 +164,7 @@ class EpisodeCutter:
                 parts.append(leaves[-1].values[at : at + 1, env])
             return leaves[0]._replace(values=np.concatenate(parts))
 
+        infos = [row for block, (a, b) in zip(blocks, rows, strict=True) for row in block.infos[a:b]]
         columns = [
             *(column(leaves, True) for leaves in zip(*(block.observations for block in blocks), strict=True)),
             *(column(leaves, False) for leaves in zip(*(block.actions for block in blocks), strict=True)),
@@ -156,8 +175,18 @@ class EpisodeCutter:
             **{leaf.path: leaf.column() for leaf in columns},
             "rewards": np.concatenate([block.rewards[a:b, env] for block, (a, b) in zip(blocks, rows, strict=True)]),
             **ends,
+            **self._info_columns(env, infos),
         }
         yield EpisodeColumns(values, end - begun, seed)
+
+    def _info_columns(self, env: int, rows: Sequence[list[list[Any]]]) -> dict[str, np.ndarray]:
+        """Returns the columns of the chosen infos of an episode: of the reset, and of each of its actions."""
+        return {
+            f"infos/{part_name(name)}": self._infos.column(
+                name, [self._first_infos[env][place], *(row[place][env] for row in rows)]
+            )
+            for place, name in enumerate(self._infos.names)
+        }
 
     def _trim(self) -> None:
         """Forgets blocks of no open episode, and episodes that take too much memory."""
@@ -170,3 +199,13 @@ class EpisodeCutter:
                     self._notify(f"an episode is longer than {most:,} steps, more than is kept: it is not recorded")
         first = min((begun for begun in self._begun if begun is not None), default=self._next)
         self._blocks = [block for block in self._blocks if block.end > first]
+
+
+def observation_bytes(timestep: Timestep) -> int:
+    """Returns the bytes of the observations of a batch, at least 1."""
+    return 1 + sum(leaf.nbytes for leaf in tree.flatten(timestep.observation))
+
+
+def _joined(nests: Sequence[Nest]) -> Nest:
+    """Returns nests of arrays `[B, ...]` as one of `[T * B, ...]`."""
+    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *nests)

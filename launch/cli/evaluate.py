@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...environments.recorded import require_minari
+from ...environments.recorded import parse_record_infos, require_minari
 from ...errors import CallboardError
 from ..experiments.experiment_checks import check_tasks
 from ..run_directory.found_runs import runs_in
@@ -51,6 +51,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--record", metavar="PATH", help="append the episodes to a Minari data set, such as data/pendulum-expert-v0"
     )
+    parser.add_argument(
+        "--record-infos",
+        default="",
+        metavar="NAMES",
+        help="infos of the environment that --record stores too, such as success,distance",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     settings, others = split_options(arguments, _SETTINGS)
     known = parser.parse_args(others)
@@ -64,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
         if known.steps is not None or known.render is not None:
             raise CallboardError("--record records whole episodes of a batch: leave --steps and --render out")
         require_minari("--record")
+    elif parse_record_infos(known.record_infos):
+        raise CallboardError("--record-infos names infos of recorded episodes: name their data set with --record")
     if known.render is not None:
         check_display("--video")
     runs = _runs(known.run)
@@ -128,6 +136,7 @@ def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[
             known.steps,
             live=known.render is not None,
             record=None if known.record is None else pathlib.Path(os.path.abspath(known.record)),
+            record_infos=parse_record_infos(known.record_infos),
         )
     policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
     episodes = result.episodes

@@ -18,6 +18,7 @@ from ...environments import (
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
+from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
 from ..experiment import Experiment
 from ..nodes.devices import device_count, device_names
@@ -40,6 +41,8 @@ def check_node_counts(experiment: Experiment) -> None:
         raise CallboardError("central inference is for actors, and there are 0: leave inference out")
     if experiment.policy_server is not None and experiment.record_episodes:
         raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
+    if parse_record_infos(experiment.record_infos) and not experiment.record_episodes:
+        raise CallboardError("record_infos are infos of the episodes that are recorded: set record_episodes to true")
     for name in ("render", "training_video_every"):
         if getattr(experiment, name) is not None and (not experiment.actors or experiment.policy_server is not None):
             raise CallboardError(f"{name} is for environments that actors of the run step: leave it out")

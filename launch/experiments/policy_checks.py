@@ -90,7 +90,7 @@ def check_policies_learn(
     _check_spaces(plan, evaluated)
     _check_conditions(experiment, plan, evaluated)
     tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
-    check_tasks(experiment, tasks, bool(parse_episode_metrics(experiment.episode_metrics)))
+    check_tasks(experiment, tasks, bool(parse_episode_metrics(experiment.episode_metrics) or experiment.record_infos))
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts: dict[str, Layout] = {}

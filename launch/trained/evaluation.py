@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds
+from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
+from ...environments.recorded.chosen_infos import ChosenInfos
 from ...errors import CallboardError
 from ...setting_types import check_ranges
 from ..experiment import Experiment
@@ -100,6 +101,7 @@ def evaluate_run(
     steps: int | None = None,
     live: bool = False,
     record: pathlib.Path | None = None,
+    record_infos: Sequence[str] = (),
 ) -> Evaluation:
     """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
 
@@ -116,6 +118,7 @@ def evaluate_run(
         episodes.
       live: whether to play in one environment alone and show it in a window; the user ends it by closing the window.
       record: folder of the data set to which the episodes are appended, see `EpisodeFiles`; None for none.
+      record_infos: names of infos that are recorded with them, see `parse_record_infos`.
 
     Raises:
       CallboardError: there is no such checkpoint, the environment cannot render, there is no display, or the episodes
@@ -129,7 +132,7 @@ def evaluate_run(
     elif steps is not None:
         played = _play_steps(experiment, players, steps)
     else:
-        played = play_episodes(experiment, players, episodes, notify, record)
+        played = play_episodes(experiment, players, episodes, notify, record, record_infos)
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
@@ -144,6 +147,7 @@ def play_episodes(
     episodes: int,
     notify: Callable[[str], None],
     record: pathlib.Path | None = None,
+    record_infos: Sequence[str] = (),
 ) -> Played:
     """Plays whole episodes, the same number in each of up to `evaluation_envs` environments.
 
@@ -153,6 +157,7 @@ def play_episodes(
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
       record: see `evaluate_run`.
+      record_infos: see `evaluate_run`.
     """
     envs = experiment.evaluation_batch(episodes)
     environment, policy = players.make(experiment, envs)
@@ -160,7 +165,7 @@ def play_episodes(
         if ONLY_AGENT not in players.plan.slots:
             environment.close()
             raise CallboardError("episodes of several agents are recorded in training alone: leave the recording out")
-        environment = _recorded(experiment, environment, record, episodes // envs, notify)
+        environment = _recorded(experiment, environment, record, episodes // envs, notify, record_infos)
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
         environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
@@ -181,15 +186,19 @@ def _recorded(
     folder: pathlib.Path,
     quota: int,
     notify: Callable[[str], None],
+    infos: Sequence[str],
 ) -> BatchedEnvironment:
-    """Returns environments that append their first `quota` episodes each to a data set."""
+    """Returns environments that append their first `quota` episodes each to a data set, with infos of these names."""
     try:
+        if infos:
+            environment.keep_infos()
         files = EpisodeFiles(folder, environment.spec, recorded_metadata(experiment), math.inf)
     except CallboardError:
         environment.close()
         raise
     seeds = environment_seeds(experiment.seed, "evaluator", 0, environment.batch_size)
-    recorder = EpisodeRecorder(environment.spec, seeds, files.append, notify, quota)
+    chosen = ChosenInfos(infos, environment_text(experiment.env), notify) if infos else None
+    recorder = EpisodeRecorder(environment.spec, seeds, files.append, notify, quota, chosen)
     return RecordedEnvironment(environment, recorder)
 
 

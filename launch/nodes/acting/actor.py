@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ....agents.acting import BatchPolicy, Stepper
 from ....agents.agent import Policy
+from ....environments.batches.infos import Infos
 from ....environments.multi_agent.policy_view import PolicyView
 from ....environments.recorded import EpisodeRecorder
 from ...experiments.checked_run import Run
@@ -129,8 +130,9 @@ class ActorNode(EnvironmentNode):
         following = view.split(stepper.timestep)
         for name, actor in self._actors.items():
             actor.record(following[name])
+        infos = self._infos(view)
         for name, recorder in self._recorders.items():
-            recorder.step(actions[name], following[name])
+            recorder.step(actions[name], following[name], infos.get(name))
         for name, count in view.executed_by.items():
             self._agent_steps[name] = self._agent_steps.get(name, 0) + count
         self.add_episodes(episodes)
@@ -168,5 +170,12 @@ class ActorNode(EnvironmentNode):
         timesteps = self._view.split(stepper.timestep)
         for name, actor in actors.items():
             actor.begin(timesteps[name])
+        infos = self._infos(self._view)
         for name, recorder in self._recorders.items():
-            recorder.begin(timesteps[name])
+            recorder.begin(timesteps[name], infos.get(name))
+
+    def _infos(self, view: PolicyView) -> Mapping[str, Infos]:
+        """Returns the infos of the newest timestep by policy, if they are recorded."""
+        if self._environment is None or not self._experiment.record_infos:
+            return {}
+        return view.infos_of(self._environment)

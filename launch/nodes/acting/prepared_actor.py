@@ -9,10 +9,11 @@ import numpy as np
 
 from ....agents.acting import BatchPolicy
 from ....agents.agent import Agent, Mode
-from ....environments import BatchedEnvironment, environment_seeds
+from ....environments import BatchedEnvironment, environment_seeds, environment_text
 from ....environments.batches.episode_metrics import parse_episode_metrics
 from ....environments.multi_agent.policy_view import PolicyView
-from ....environments.recorded import EpisodeRecorder
+from ....environments.recorded import EpisodeRecorder, parse_record_infos
+from ....environments.recorded.chosen_infos import ChosenInfos
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ..episodes.callback_calls import CallbackCalls, callback_run
@@ -93,6 +94,13 @@ def prepare_actor(
     fixed = acting_policies(plan, networks, experiment.seed, first_slot, count, incarnation)
     progress.works_slowly("making environments")
     environments = make_actor_environments(context, reporter, run, index, incarnation, opponents.choose)
+    infos = None
+    if experiment.record_infos:
+        environments.batch.keep_infos()
+        # What is missing in the environments of one actor is missing in those of others, too.
+        notify = logging.info if index else context.notify
+        names = parse_record_infos(experiment.record_infos)
+        infos = ChosenInfos(names, environment_text(experiment.env), notify)
     progress.works_slowly("building networks")
 
     def make_actor(name: str) -> PolicyActor:
@@ -116,7 +124,8 @@ def prepare_actor(
         if len(plan.mapping.policies_of) == 1:
             # Several agents share the seed of their environment, which is then not theirs alone.
             seeds = list(environment_seeds(experiment.seed, "actor", first_slot, len(seeds), incarnation))
-        return EpisodeRecorder(layout.spec, seeds, EpisodeSender(context, handles.recorders[name]), context.notify)
+        sender = EpisodeSender(context, handles.recorders[name])
+        return EpisodeRecorder(layout.spec, seeds, sender, context.notify, infos=infos)
 
     return PreparedActor(
         environments,

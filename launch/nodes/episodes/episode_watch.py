@@ -11,6 +11,7 @@ from ....data import Nest, Timestep
 from ....environments import BatchedEnvironment, EnvironmentWrapper
 from ....environments.batches.episode_metrics import EpisodeMetric, EpisodeMetrics
 from ....environments.batches.infos import NO_INFO, Info
+from ....environments.batches.sought_infos import EPISODES_TO_LOOK
 from ....environments.batches.tasks import Task
 from ....errors import CallboardError
 from .callback_calls import CallbackCalls
@@ -19,7 +20,6 @@ EPISODE_METHODS = ("on_episode_start", "on_episode_step", "on_episode_end")
 PREFIX = "episode/"
 """Prefix of the names of metrics of episodes."""
 EPISODE_RETURN, EPISODE_LENGTH = "actor/episode_return", "actor/episode_length"
-_EPISODES_TO_LOOK = 10
 
 
 class WatchedEpisode(NamedTuple):
@@ -144,7 +144,7 @@ class WatchedEnvironment(EnvironmentWrapper):
         values[EPISODE_RETURN], values[EPISODE_LENGTH] = self._returns[index], float(self._lengths[index])
         self._ended.append(WatchedEpisode(index, self._tasks[index], values))
         self._episodes_looked_at += 1
-        if self._episodes_looked_at == _EPISODES_TO_LOOK:
+        if self._episodes_looked_at == EPISODES_TO_LOOK:
             self._report_missing_keys()
 
     def _report_missing_keys(self) -> None:

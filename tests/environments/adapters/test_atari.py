@@ -270,3 +270,14 @@ def test_infos_are_those_of_the_emulator():
     environment.step(np.zeros(2, np.int32))
     assert [info["lives"] for info in environment.infos.followed] == [5, 5] and environment.infos.begun == [{}, {}]
     environment.close()
+
+
+def test_the_episode_after_a_lost_life_begins_with_the_info_of_the_loss():
+    environment = environments.make(BREAKOUT, 1, [1], {**PLAIN, "life_loss": True})
+    environment.keep_infos()
+    environment.reset()
+    timestep, actions = None, 0
+    while timestep is None or not timestep.first[0]:
+        timestep, actions = environment.step(np.array([actions % 2])), actions + 1
+    assert environment.infos.followed == environment.infos.begun and environment.infos.begun[0]["lives"] == 4
+    environment.close()

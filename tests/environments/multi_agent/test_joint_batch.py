@@ -86,7 +86,7 @@ def test_one_policy_for_all_agents():
 
 def test_infos_are_those_of_the_agents_and_their_means():
     batch = joint(ScriptedAgents(EPISODE, SHORT))
-    assert batch.infos is None
+    assert batch.infos is None and batch.infos_of(batch) == {}
     batch.keep_infos()
     found = []
     batch.reset()
@@ -94,6 +94,7 @@ def test_infos_are_those_of_the_agents_and_their_means():
     for _ in range(4):
         batch.step(zeros(batch))
         found.append(batch.infos)
+    assert batch.infos_of(batch) is batch.batches.infos
     assert found[0].begun == [{"a/n": 1, "b/n": 11, "n": 6}] and found[0].followed == [{}]
     assert found[1].followed == [{"a/n": 2, "b/n": 12, "n": 7}] and found[1].begun == [{}]
     # Only one agent is there.

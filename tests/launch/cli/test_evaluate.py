@@ -67,6 +67,17 @@ def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
 
 
+def test_evaluated_episodes_are_recorded_with_infos(tmp_path, capsys):
+    minari = pytest.importorskip("minari")
+    path, data = str(tmp_path / "run"), tmp_path / "walk-v0"
+    write_run(tmp_path / "run", options=["--env=own_callbacks:Walk", *SMALL])
+    options = ["--record", str(data), "--record-infos", "place,lenght"]
+    assert main(["evaluate", path, "--episodes", "2", *options]) == 0
+    assert "no info so far has the recorded info 'lenght'" in capsys.readouterr().err
+    (episode, _) = minari.MinariDataset(str(data / "data"))
+    assert len(episode.infos["place"]) == len(episode) + 1
+
+
 def test_a_window_is_refused_without_a_display(monkeypatch, capsys):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
@@ -82,6 +93,10 @@ def test_a_window_is_refused_without_a_display(monkeypatch, capsys):
         (["--steps", "5", "--episodes", "5"], "--episodes and --steps are two measures of how much to play"),
         (["--render", "humn"], "--render must be human, not 'humn'; did you mean 'human'?"),
         (["--video-episodes", "-1"], "--video-episodes must be at least 1, not -1"),
+        (
+            ["--record-infos", "time"],
+            "--record-infos names infos of recorded episodes: name their data set",
+        ),
         (["--mode", "best"], "--mode must be one of greedy, sampled, not 'best'"),
         (["--checkpoint", "newest"], "--checkpoint must be best, latest or a learner step, not 'newest'"),
         (["--sed", "1"], "did you mean '--seed'?"),

@@ -23,6 +23,7 @@ TWO_POLICIES = {
     "max_steps": 2000,
     "evaluator": False,
     "record_episodes": True,
+    "record_infos": ["steps"],
 }
 
 
@@ -80,4 +81,10 @@ def test_each_policy_has_a_data_set_of_its_own(command_run, tmp_path, launcher, 
     for episodes in found.values():
         assert all(episode.terminations[-1] or episode.truncations[-1] for episode in episodes)
         assert all(np.isfinite(episode.rewards).all() for episode in episodes)
+        for episode in episodes:
+            of_reset, *steps = episode.infos["steps"].tolist()
+            # `right` leaves before the fourth step, and comes back with the fifth.
+            begun = 5 if of_reset == 5 else 0
+            assert begun or np.isnan(of_reset)
+            assert steps == list(range(begun + 1, begun + 1 + len(episode)))
     assert run.leftovers() == []

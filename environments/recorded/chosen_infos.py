@@ -1,0 +1,114 @@
+"""The infos that are recorded beside the timesteps: chosen by a user, and taken out of those of the library."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import CallboardError
+from ..batches.infos import Info, Infos
+from ..batches.sought_infos import EPISODES_TO_LOOK, SoughtInfos, found, is_key, repeated
+
+_VALUE_BYTES = 32
+"""Memory of a number or another small object."""
+_CONSTANTS = frozenset([type(None), bool, int, float, str])
+
+
+class TimestepInfos(NamedTuple):
+    """The chosen infos of a timestep of B environments: for each name, the value of each environment or None."""
+
+    followed: list[list[Any]]
+    """`[names, B]`, those of the action just taken."""
+    begun: list[list[Any]]
+    """`[names, B]`, those of the reset of episodes that begin; no lists where none begins."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take."""
+        return sum(getattr(value, "nbytes", _VALUE_BYTES) for values in self.followed for value in values)
+
+
+class ChosenInfos:
+    """Takes the chosen infos out of those of each timestep, in the thread that steps.
+
+    Arrays are copied, since many environments change and return the same ones.
+
+    Args:
+      names: keys of infos, see `parse_record_infos`.
+      environment: name of the environment, for messages.
+      notify: takes a line for the user about names that never appear.
+    """
+
+    def __init__(self, names: Sequence[str], environment: str, notify: Callable[[str], object]):
+        self.names = tuple(names)
+        self.environment = environment
+        self._sought = SoughtInfos(names, "the recorded info")
+        self._notify = notify
+        self._steps = 0
+        self._episodes = 0
+
+    def begin(self, infos: Infos) -> TimestepInfos:
+        """Returns those of a timestep that follows a reset of the whole batch."""
+        self._look(infos.begun)
+        return TimestepInfos([], self._columns(infos.begun))
+
+    def step(self, infos: Infos, first: np.ndarray) -> TimestepInfos:
+        """Returns those of a timestep that follows an action; `first` is bool `[B]`, where an episode begins."""
+        self._steps += 1
+        begins = first.any()
+        if self._sought.missing:
+            self._look(infos.followed)
+            if begins:
+                self._look(infos.begun)
+                self._episodes += int(first.sum())
+                if self._episodes >= EPISODES_TO_LOOK:
+                    self.report_missing()
+        return TimestepInfos(self._columns(infos.followed), self._columns(infos.begun) if begins else [])
+
+    def report_missing(self) -> None:
+        """Passes on a line about names that have not appeared so far, once, if there have been steps."""
+        missing = self._sought.describe_missing() if self._steps else ""
+        if missing:
+            self._notify(missing)
+
+    def _look(self, infos: Sequence[Info]) -> None:
+        for info in infos:
+            if info:
+                self._sought.look(info)
+
+    def _columns(self, infos: Sequence[Info]) -> list[list[Any]]:
+        return [
+            [
+                value if type(value) in _CONSTANTS else _kept(value)
+                for value in ([found(info, name) for info in infos] if "." in name else [i.get(name) for i in infos])
+            ]
+            for name in self.names
+        ]
+
+
+def parse_record_infos(texts: str | Sequence[str]) -> tuple[str, ...]:
+    """Parses names of infos to record: keys, or `a.b` for the key `b` in a mapping `a`.
+
+    Args:
+      texts: a list, or text with commas between the names.
+
+    Raises:
+      CallboardError: one is empty, or named twice.
+    """
+    joined = texts if isinstance(texts, str) else ",".join(texts)
+    names = tuple(name.strip() for name in joined.split(",")) if joined else ()
+    for name in names:
+        if not is_key(name):
+            raise CallboardError(f"record_infos: {name!r} names no key of the environment's info")
+    twice = repeated(names)
+    if twice is not None:
+        raise CallboardError(f"record_infos: {twice!r} is named twice, leave one out")
+    return names
+
+
+def _kept(value: Any) -> Any:
+    """Returns a value that the environment does not change later."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return copy.deepcopy(value) if isinstance(value, list | tuple) else value
