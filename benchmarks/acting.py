@@ -83,6 +83,8 @@ def experiment(library: Library, batch_size: int) -> Experiment:
             {
                 "network.torso": torso,
                 "network.hidden_sizes": (64, 64),
+                "network.head_sizes": (),
+                "unroll_length": 20,
                 "network.normalize_observations": False,
                 "batch_size": batch_size,
             },

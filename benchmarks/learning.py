@@ -209,8 +209,10 @@ def work(quick: bool) -> dict[str, Work]:
         QueuedImpala,
         {
             "batch_size": 32,
+            "unroll_length": 20,
             "network.torso": "mlp",
             "network.hidden_sizes": (64, 64),
+            "network.head_sizes": (),
             "network.normalize_observations": False,
             "updates_per_call": updates,
         },
@@ -235,7 +237,16 @@ def work(quick: bool) -> dict[str, Work]:
         "impala, MLP, one thread": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=1),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
         "impala, ResNet": Work(
-            from_values(QueuedImpala, {"batch_size": 32, "network.torso": "impala"}),
+            from_values(
+                QueuedImpala,
+                {
+                    "batch_size": 32,
+                    "unroll_length": 20,
+                    "network.torso": "impala",
+                    "network.hidden_sizes": (256, 256),
+                    "network.head_sizes": (),
+                },
+            ),
             "procgen:coinrun",
             1 if quick else 8,
             True,

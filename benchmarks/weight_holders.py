@@ -56,6 +56,7 @@ def experiment(torso: str) -> Experiment:
             {
                 "network.torso": torso,
                 "network.hidden_sizes": (64, 64),
+                "network.head_sizes": (),
                 "network.normalize_observations": False,
                 # There are no episodes, and so no returns.
                 "normalize_rewards": False,

@@ -42,7 +42,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
     unroll_length: PositiveInt = 5
     discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
-    entropy_cost: ScheduledNonNegativeFloat = 0.01
+    entropy_cost: ScheduledNonNegativeFloat = 0.003
     value_cost: NonNegativeFloat = 0.5
     value_learning_rate_scale: PositiveFloat = 1.0
     normalize_advantages: bool = False
@@ -51,7 +51,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
         name="adam", learning_rate=1e-3, epsilon=1e-5, max_gradient_norm=0.5
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
-        hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
+        hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(256, 256)
     )
 
 

@@ -14,14 +14,14 @@ from .reward_settings import RewardSettings
 @dataclasses.dataclass(frozen=True)
 class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) if they do not depend on the scale of
-    rewards: those are normalized instead of clipped, the optimizer is Adam, and batches are smaller.
+    rewards: those are normalized instead of clipped, the optimizer is Adam, and sequences and batches are shorter.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
     gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` has
     all of the paper's settings.  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
-      unroll_length: transitions in a sequence (T).
+      unroll_length: transitions in a sequence (T), over which a recurrent network learns to remember.  20 in the paper.
       batch_size: sequences in a learner step, over all replicas.  32 in the paper.
       accumulate: batches in a learner step, whose gradients are added before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
@@ -46,13 +46,13 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
         (`previous_inputs`).
     """
 
-    unroll_length: PositiveInt = 20
-    batch_size: PositiveInt = 8
+    unroll_length: PositiveInt = 10
+    batch_size: PositiveInt = 16
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     queue_batches: PositiveInt = 2
     discount: UnitInterval = 0.99
-    entropy_cost: ScheduledNonNegativeFloat = 0.01
+    entropy_cost: ScheduledNonNegativeFloat = 0.003
     baseline_cost: NonNegativeFloat = 0.5
     value_learning_rate_scale: PositiveFloat = 1.0
     clip_rho: PositiveFloat = 1.0
@@ -64,5 +64,5 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
         name="adam", learning_rate=1e-3, epsilon=1.6e-3, max_gradient_norm=80.0
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
-        hidden_sizes=(256, 256), activation="tanh", lstm_size=256, head_sizes=()
+        hidden_sizes=(), activation="tanh", lstm_size=256, head_sizes=(256, 256)
     )

@@ -305,7 +305,9 @@ class Table(tf.Module):
 
 PAPER = {
     "lambda_": 1.0,
+    "unroll_length": 20,
     "batch_size": 32,
+    "entropy_cost": 0.01,
     "normalize_rewards": False,
     "optimizer.name": "rmsprop",
     "optimizer.learning_rate": 6e-4,

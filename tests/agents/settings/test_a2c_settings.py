@@ -17,7 +17,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "max_policy_lag": 0,
         "discount": 0.99,
         "gae_lambda": 0.95,
-        "entropy_cost": 0.01,
+        "entropy_cost": 0.003,
         "value_cost": 0.5,
         "normalize_advantages": False,
         "reward_clip": None,
@@ -37,7 +37,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.hidden_sizes": (),
         "frame_stack": 1,
         "network.lstm_size": 128,
-        "network.head_sizes": (64, 64),
+        "network.head_sizes": (256, 256),
     }
 
 

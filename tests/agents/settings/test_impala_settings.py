@@ -9,14 +9,14 @@ from callboard.nested_settings import from_values
 
 def test_the_defaults_are_those_of_the_documentation():
     assert values_of(ImpalaSettings) == {
-        "unroll_length": 20,
-        "batch_size": 8,
+        "unroll_length": 10,
+        "batch_size": 16,
         "accumulate": 1,
         "reward_scale": 1.0,
         "updates_per_call": 1,
         "queue_batches": 2,
         "discount": 0.99,
-        "entropy_cost": 0.01,
+        "entropy_cost": 0.003,
         "baseline_cost": 0.5,
         "value_learning_rate_scale": 1.0,
         "clip_rho": 1.0,
@@ -36,10 +36,10 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.max_gradient_norm": 80.0,
         "optimizer.options": {},
         **POLICY_VALUE_NETWORK,
-        "network.hidden_sizes": (256, 256),
+        "network.hidden_sizes": (),
         "frame_stack": 1,
         "network.lstm_size": 256,
-        "network.head_sizes": (),
+        "network.head_sizes": (256, 256),
     }
 
 
