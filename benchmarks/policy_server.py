@@ -20,11 +20,14 @@ import tree
 
 from ..environments.batches.encoding import Leaf, encoding_of
 from ..environments.batches.spec_files import parse_spec
-from ..policy_client import Episode, PolicyClient
+from ..errors import one_line
+from ..policy_client import Episode, PolicyClient, ServerError
 
 _EPISODE_STEPS = 100
 _MOST_PROCESSES = 4
 _WARM_UP_SECONDS = 3.0
+_ANSWER_SECONDS = 10.0
+"""Time within which a server must answer before it is measured."""
 
 
 class Load(NamedTuple):
@@ -106,6 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--seconds", type=float, default=10.0)
     known = parser.parse_args(arguments)
+    try:
+        PolicyClient(known.url, known.token, patience=_ANSWER_SECONDS).spaces()
+    except (OSError, ServerError) as error:
+        parser.exit(2, f"callboard: no policy server can be measured at {known.url}: {one_line(error)}\n")
     print("| clients | actions/s | median | 99th percentile |\n|---|---|---|---|")
     for count in known.clients:
         load = measure(known.url, known.token, count, known.seconds)

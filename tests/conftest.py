@@ -2,12 +2,17 @@
 
 import gc
 import os
+import signal
 
 import pytest
 from two_devices import TwoDevices
 
 # Ray would give its processes what others leave of a busy machine.
 os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+# Runs that tests start have sessions of their own, and would survive a test process that `timeout` ends.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_finish():
