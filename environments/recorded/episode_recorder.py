@@ -20,8 +20,10 @@ _BLOCK_STEPS = 64
 _BLOCK_BYTES = 2**22
 _BLOCK_SECONDS = 0.5
 """A block of timesteps goes to the thread after this time, also if it is not full."""
-_WAITING_BYTES = 2**25
-"""About how much memory blocks may take that wait for the thread."""
+_WAITING_BLOCKS = 8
+"""Number of blocks that may wait for the thread."""
+_WAITING_BYTES = 2**22
+"""About how much memory more blocks may take, which are small; a node that ends has to write all of them."""
 _STEP_BYTES = 2**11
 """Memory of a timestep besides its observations and infos."""
 
@@ -146,9 +148,9 @@ class _WaitingBlocks:
         self._bytes = 0
 
     def put(self, block: Step | list[Step] | None, nbytes: int = 0) -> None:
-        """Adds a block; waits while too many bytes wait already."""
+        """Adds a block; waits while too many wait already."""
         with self._changed:
-            self._changed.wait_for(lambda: self._bytes < _WAITING_BYTES)
+            self._changed.wait_for(lambda: len(self._blocks) < _WAITING_BLOCKS or self._bytes < _WAITING_BYTES)
             self._blocks.append((block, nbytes))
             self._bytes += nbytes
             self._changed.notify_all()

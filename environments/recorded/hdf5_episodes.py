@@ -49,9 +49,7 @@ def write_episodes(path: pathlib.Path, episodes: Sequence[EpisodeColumns], first
     return first
 
 
-def link_episodes(
-    path: pathlib.Path, target: str, first: int, ids: range, sources: Mapping[str, int] | None = None
-) -> None:
+def link_episodes(path: pathlib.Path, target: str, first: int, ids: range, sources: Mapping[str, int]) -> None:
     """Adds links to episodes that are in another file.
 
     Args:
@@ -65,8 +63,7 @@ def link_episodes(
         add, name = file.id.links.create_external, target.encode()
         for index, number in enumerate(ids):
             add(f"episode_{number}".encode(), name, str(first + index).encode())
-        if sources is not None:
-            file.attrs[_SOURCES] = json.dumps(dict(list(sources.items())[-_MOST_SOURCES:]))
+        file.attrs[_SOURCES] = json.dumps(dict(list(sources.items())[-_MOST_SOURCES:]))
 
 
 def read_links(path: pathlib.Path, known: int) -> tuple[int, int, dict[str, int]]:

@@ -1,5 +1,6 @@
 """Recording: which steps are episodes, what a Minari data set then holds, and what a reader makes of it."""
 
+import threading
 import time
 
 import numpy as np
@@ -8,9 +9,11 @@ from dm_env import specs as dm_specs
 from gymnasium import spaces
 
 from callboard.data import Timestep
+from callboard.deadlines import wait_until
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.recorded import EpisodeFeed, EpisodeFiles, EpisodeRecorder, open_data
+from callboard.environments.recorded.episode_recorder import _WaitingBlocks
 from callboard.specs import EnvironmentSpec
 
 minari = pytest.importorskip("minari")
@@ -187,3 +190,16 @@ def test_a_feed_plays_what_was_recorded_and_every_episode_before_any_again(tmp_p
     long = [(10, 0, 1, True, False, 5), (11, 1, 1, False, False, 6), (12, 2, 1, False, True, 6)]
     assert seen in (short + long, long + short)
     assert feed.steps == 3
+
+
+def test_many_small_blocks_may_wait_for_the_recording_thread_but_few_large_ones():
+    waiting = _WaitingBlocks()
+    for number in range(50):
+        waiting.put([number], 1000)
+    large = threading.Thread(target=lambda: [waiting.put([number], 2**22) for number in (50, 51)])
+    large.start()
+    wait_until(lambda: len(waiting._blocks) == 51, 10)
+    large.join(0.1)
+    assert large.is_alive(), "it has not waited"
+    assert [waiting.get(10) for _ in range(52)] == [[number] for number in range(52)]
+    assert waiting.get(0) == []
