@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import time
 from typing import ClassVar
 
 from ....environments.recorded import EpisodeFiles
@@ -14,7 +15,7 @@ from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
 
 _COLLECT_SECONDS = 0.5
-"""Shortest time between writes, in which the episodes of all actors are collected."""
+"""Shortest time from a write to the next, in which the episodes of all actors are collected."""
 _PAUSE_FACTOR = 4.0
 _LONGEST_PAUSE = 10.0
 _ANSWER_SECONDS = 30.0
@@ -71,8 +72,9 @@ class RecorderNode(ReportingNode):
         if self.context.cooperative:
             return
         self.context.progress.works("writing")
+        begun = time.monotonic()
         self._write_waiting()
-        self.context.stop.wait(self._pause())
+        self.context.stop.wait(self._pause(time.monotonic() - begun))
 
     def finish(self) -> None:
         # Actors, which have ended, have waited for their last answers.
@@ -84,10 +86,14 @@ class RecorderNode(ReportingNode):
             return Report()
         return Report(values={"recorder/episodes": float(self._files.total_episodes)})
 
-    def _pause(self) -> float:
-        """Returns the seconds until the next write: the longer, the longer it takes to copy the files."""
+    def _pause(self, seconds: float) -> float:
+        """Returns the seconds until the next write: the longer, the longer it takes to copy the files.
+
+        Args:
+          seconds: how long the write took as a whole.
+        """
         copying = 0.0 if self._files is None else self._files.copying_seconds
-        return min(max(_COLLECT_SECONDS, _PAUSE_FACTOR * copying), _LONGEST_PAUSE)
+        return min(max(_COLLECT_SECONDS - seconds, _PAUSE_FACTOR * copying), _LONGEST_PAUSE)
 
     def _write_waiting(self) -> None:
         with self._changed:

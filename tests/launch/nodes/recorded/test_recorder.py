@@ -63,6 +63,6 @@ def test_calls_are_written_together_and_repeated_ones_once(tmp_path):
         assert [call.answer for call in later] == [True] * 2
         assert files.written == [(["first", "other"], {"a": 1, "b": 1}), (["second"], {"a": 2})]
         pauses = []
-        for files.copying_seconds in (0.0, 0.5, 100.0):
-            pauses.append(recorder._pause())
-        assert pauses == [0.5, 2.0, 10.0]
+        for files.copying_seconds, seconds in ((0.0, 0.1), (0.125, 3.0), (0.5, 0.6), (100.0, 101.0)):
+            pauses.append(recorder._pause(seconds))
+        assert pauses == [0.4, 0.5, 2.0, 10.0]
