@@ -41,10 +41,8 @@ class Peer(NamedTuple):
     venv: str
     script: str
     target: float | None = None
-    several_agents: bool = False
-    """Whether it trains on environments with several agents."""
-    replays: bool = False
-    """Whether it is measured on the tasks with replay, and only on those."""
+    tasks: tuple[str, ...] = ("cartpole", "images")
+    """What it is measured on, see `inside.work`."""
 
     def python(self) -> pathlib.Path:
         directory = os.environ.get(VENVS)
@@ -58,10 +56,12 @@ class Peer(NamedTuple):
 PEERS = (
     Peer("Sample Factory APPO", "sample_factory", "sample_factory_appo", target=3.0),
     Peer("RLlib IMPALA", "rllib", "rllib_impala", target=8.0),
-    Peer("RLlib PPO", "rllib", "rllib_ppo", several_agents=True),
+    Peer("RLlib PPO", "rllib", "rllib_ppo", tasks=("cartpole", "images", "spread")),
     Peer("Stable-Baselines3 PPO", "sb3", "sb3_ppo"),
     Peer("Acme IMPALA", "acme", "acme_impala"),
-    Peer("Stable-Baselines3", "sb3", "sb3_replay", replays=True),
+    Peer("sbx PPO", "sbx", "sbx_ppo", tasks=("cartpole",)),
+    Peer("Stable-Baselines3", "sb3", "sb3_replay", tasks=tuple(REPLAY)),
+    Peer("sbx", "sbx", "sbx_replay", tasks=tuple(REPLAY)),
 )
 
 
@@ -192,7 +192,7 @@ def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None])
 
 def takes_part(peer: Peer, contest: Contest) -> bool:
     """Return whether a peer is measured in a contest."""
-    return peer.replays == (contest.task in REPLAY) and (peer.several_agents or contest.task != "spread")
+    return contest.task in peer.tasks
 
 
 def _case_name(contest: Contest, peer: Peer) -> str:

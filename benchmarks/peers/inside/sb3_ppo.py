@@ -1,4 +1,4 @@
-"""Stable-Baselines3 PPO."""
+"""PPO of Stable-Baselines3, or with its interface."""
 
 import functools
 
@@ -21,17 +21,20 @@ class Features(BaseFeaturesExtractor):
         return self.net(observations)
 
 
-class CountingPPO(PPO):
-    """PPO that counts the frames of every update."""
+def counting(algorithm, trained):
+    """The algorithm as a class that counts the frames of every update."""
 
-    def train(self):
-        super().train()
-        self.trained.update(self.n_envs * self.n_steps)
+    class Counting(algorithm):
+        def train(self):
+            super().train()
+            trained.update(self.n_envs * self.n_steps)
+
+    return Counting
 
 
-def main():
+def main(algorithm, tanh):
     work = arguments()
-    policy = {"net_arch": list(HIDDEN), "activation_fn": torch.nn.Tanh}
+    policy = {"net_arch": list(HIDDEN), "activation_fn": tanh}
     envs = ACTORS * ENVS
     if work.goal == "score":
         # Tuned for CartPole-v1 by the RL Zoo, but without its decay to zero at 100,000 steps.
@@ -50,7 +53,7 @@ def main():
         settings = {"n_steps": UNROLL, "batch_size": BATCH, "n_epochs": 1, "learning_rate": 6e-4, "gamma": 0.99}
     if work.task == "images":
         policy = {"net_arch": [], "features_extractor_class": Features}
-    ppo = CountingPPO(
+    ppo = counting(algorithm, Trained())(
         "CnnPolicy" if work.task == "images" else "MlpPolicy",
         DummyVecEnv([functools.partial(make, work.task)] * envs),
         policy_kwargs=policy,
@@ -58,9 +61,8 @@ def main():
         device="cpu",
         **settings,
     )
-    ppo.trained = Trained()
     ppo.learn(10**9)
 
 
 if __name__ == "__main__":
-    main()
+    main(PPO, torch.nn.Tanh)

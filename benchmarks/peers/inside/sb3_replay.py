@@ -1,4 +1,4 @@
-"""Stable-Baselines3 DQN on CartPole-v1 and SAC on Pendulum-v1, whose updates are counted."""
+"""DQN on CartPole-v1 and SAC on Pendulum-v1 of Stable-Baselines3, or with its interface, whose updates are counted."""
 
 import functools
 
@@ -18,10 +18,10 @@ def counting(algorithm, trained):
     return Counting
 
 
-def main():
+def main(dqn, sac):
     work = arguments()
     task = REPLAY[work.task]
-    algorithm = counting(DQN if work.task == "dqn" else SAC, Trained())
+    algorithm = counting(dqn if work.task == "dqn" else sac, Trained())
     learner = algorithm(
         "MlpPolicy",
         DummyVecEnv([functools.partial(make, work.task)] * ENVS),
@@ -39,4 +39,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(DQN, SAC)
