@@ -5,6 +5,7 @@ import os
 
 import gymnasium
 import numpy as np
+import tensorflow as tf
 import tree
 
 from callboard.agents.apex import Apex
@@ -58,10 +59,13 @@ class NumberedContinuous(Numbered):
 class Logged:
     """Makes an agent append a line to `learned_log` for each sequence that it learns from.
 
-    `environment step key shard fault`: of the first timestep who its environment is, and the number of its step there;
-    the item's key and shard, 0 for queues; and what is wrong with the sequence: `-`, `torn` where its timesteps do not
-    follow each other, `action` or `reward` where these are not those that led to the next timestep, `state` where the
-    state of an environment's first timestep is not fresh.
+    `environment step key shard window fault`: of the first timestep who its environment is, and the number of its step
+    there; the item's key and shard, 0 for queues; which window of an item of a whole batch it is, 0 for others; and
+    what is wrong with the sequence: `-`, `torn` where its timesteps do not follow each other, `action` or `reward`
+    where these are not those that led to the next timestep, `state` where the state of an environment's first timestep
+    is not fresh.
+
+    A learner logs what its own devices learn from.
     """
 
     learned_log: str = "learned.txt"
@@ -72,7 +76,9 @@ class Logged:
 
         def step_and_log(batches):
             batch = next(batches)
-            lines = "".join(f"{' '.join(map(str, line))}\n" for line in _lines(tree.map_structure(np.asarray, batch)))
+            leaves = [map(np.asarray, strategy.experimental_local_results(leaf)) for leaf in tree.flatten(batch)]
+            shares = [tree.unflatten_as(batch, share) for share in zip(*leaves, strict=True)]
+            lines = "".join(f"{' '.join(map(str, line))}\n" for share in shares for line in _lines(share))
             with open(self.learned_log, "ab", buffering=0) as log:  # At once: a learner may be killed here.
                 log.write(lines.encode())
             return step(iter([batch]))
@@ -99,8 +105,9 @@ def _lines(sample):
     faults["state"] = stale
     for index in range(number.shape[1]):
         key, shard = (sample.info.key[index], sample.info.shard[index]) if sample.info != () else (0, 0)
+        window = 0 if sample.info == () or sample.info.env == () else sample.info.env[index]
         fault = next((name for name, found in faults.items() if np.broadcast_to(found, number[0].shape)[index]), "-")
-        yield environment[0, index], number[0, index], key, shard, fault
+        yield environment[0, index], number[0, index], key, shard, window, fault
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +117,16 @@ class LoggedImpala(Logged, Impala):
 
 @dataclasses.dataclass(frozen=True)
 class LoggedApex(Logged, Apex):
-    """Ape-X that logs what it learns from."""
+    """Ape-X that logs what it learns from; windows have the priority 1 at first, then one by what they begin with."""
+
+    def first_priority(self, record):
+        return np.ones(record.reward.shape[1], np.float32)
+
+    def loss(self, networks, sample, seed=None):
+        output = super().loss(networks, sample, seed)
+        low, high, step = tf.unstack(tf.cast(tf.round(sample.record.observation[0, :, :3] * _SCALE), tf.int64), axis=-1)
+        own = 2 + (low + high * int(_SCALE) + 7 * step) % 101 / 101
+        return output._replace(priorities=tf.cast(own, tf.float32))
 
 
 @dataclasses.dataclass(frozen=True)

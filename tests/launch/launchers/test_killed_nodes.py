@@ -7,6 +7,8 @@ import signal
 
 import pytest
 from agent_cases import RUN_CASES
+from faults import stopped
+from learned_windows import SHARDS, check_priorities, learned_windows, saves_again, settings, updated_windows
 
 pytestmark = pytest.mark.slow
 
@@ -88,34 +90,49 @@ def test_a_shard_may_be_away(train):
     assert run.leftovers() == []
 
 
-def test_windows_of_whole_batches_are_their_own_when_replay_and_learner_die(start, tmp_path):
-    """Each is whole, and under the key of the timestep that it starts at, by which its priority is updated."""
-    log = tmp_path / "learned.txt"
-    settings = ["--env", "numbered:Numbered", "--agent.learned-log", log, "--agent.updates-per-call", 1]
-    settings += ["--agent.replay.min-size", 500, "--agent.replay.samples-per-insert", 32]
-    settings += ["--actors", 2, "--envs-per-actor", 16, "--replay-shards", 2, "--checkpoint-replay"]
-    settings += ["--replay-checkpoint-every", 3, "--checkpoint-every", 3, "--max-steps", 100_000_000]
-    run = start("train", "numbered:LoggedApex", "--run-dir", tmp_path / "run", *settings)
-    run.wait_for_steps(50, "learner_steps")
-    run.wait_until(lambda: list((run.run_dir / "replay" / "1").glob("checkpoints/*/DONE")), timeout=60)
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
-    for node in ("replay/1", "learner/0"):
-        before = run.rows()[-1]
-        os.kill(run.pid_of(node), signal.SIGKILL)
-        run.wait_until(lambda node=node: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=60)
-        run.wait_for_steps(before["learner_steps"] + 100, "learner_steps")
-    assert re.search(r"replay/1: continues with [\d,]+ items", run.text())
+@pytest.mark.parametrize(
+    "learners", [[], ["--learners", 2], ["--learner-devices", "CPU:0,CPU:1"]], ids=["one", "two", "two devices"]
+)
+def test_windows_of_whole_batches_are_their_own_when_replay_and_learner_die(start, tmp_path, learners):
+    """Each is whole, under the key of its item, and has its own priority, which survives them and the run."""
+    log, agent, run_dir = tmp_path / "learned.txt", "numbered:LoggedApex", tmp_path / "run"
+    command = ["--run-dir", run_dir, *settings(log), "--actors", 2, "--replay-shards", 2, *learners]
+    run = start("train", agent, *command)
+    run.wait_for_steps(100, "learner_steps")
+    run.wait_until(lambda: list((run_dir / "checkpoints").glob("0*")), timeout=60)
+    learner = "learner/1" if "--learners" in learners else "learner/0"
+    with stopped([run.pid_of(node) for node in {"learner/0", learner}]):
+        # Nothing is sampled meanwhile, and then updated again.
+        saves_again(run, run_dir, 1)
+        before = updated_windows(run_dir, 1)
+        os.kill(run.pid_of("replay/1"), signal.SIGKILL)
+        run.wait_until(lambda: re.search(r"replay/1: continues with [\d,]+ items", run.text()), timeout=60)
+        saves_again(run, run_dir, 1)
+        assert before and updated_windows(run_dir, 1) == before
+    run.wait_for_steps(run.rows()[-1]["learner_steps"] + 100, "learner_steps")
+    os.kill(run.pid_of(learner), signal.SIGKILL)
+    run.wait_until(lambda: f"{learner}: killed by SIGKILL; started again" in run.text(), timeout=60)
+    run.wait_for_steps(run.rows()[-1]["learner_steps"] + 100, "learner_steps")
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
     assert run.leftovers() == []
-    steps_of = {}
-    lines = [line.split() for line in log.read_text().splitlines()]
-    for _, step, key, shard, fault in lines:
-        assert fault == "-"
-        steps_of.setdefault((shard, key), set()).add(step)
-    assert {shard for shard, _ in steps_of} == {"0", "1"} and len(steps_of) < len(lines)
-    # All environments of an actor have made as many steps.
-    assert all(len(steps) == 1 for steps in steps_of.values())
+    origins = learned_windows(log)
+    for shard in SHARDS:
+        check_priorities(origins, run_dir, shard)
+
+    before = {shard: updated_windows(run_dir, shard) for shard in SHARDS}
+    steps = run.rows()[-1]["learner_steps"]
+    resumed = start("train", agent, "--resume", *command)
+    for shard in SHARDS:
+        # As a rule before the learner has begun.
+        saves_again(resumed, run_dir, shard)
+        assert before[shard] <= updated_windows(run_dir, shard)
+    resumed.wait_for_steps(steps + 100, "learner_steps")
+    resumed.interrupt()
+    assert resumed.wait(timeout=60) == 130, resumed.text()
+    origins = learned_windows(log)
+    for shard in SHARDS:
+        check_priorities(origins, run_dir, shard)
 
 
 def test_the_step_limit_holds_when_any_node_dies(train):

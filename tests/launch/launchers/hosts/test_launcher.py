@@ -9,6 +9,7 @@ import signal
 import time
 
 import pytest
+from learned_windows import check_priorities, learned_windows, saved, saves_again, settings, updated_windows
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +111,44 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts
     assert learned.most_common(1)[0][1] == 1
     assert {line.split()[-1] for line in learned} == {"-"}
     assert value(run, "learner/duplicate_items") >= 1
+
+
+def test_windows_of_whole_batches_are_their_own_when_hosts_are_switched_off(hosts, tmp_path):
+    """Those with a shard and with the first learner; each window has its own priority, which outlives them."""
+    hosts = hosts("a", "b", "c", share_directory=False)
+    hosts.write_cluster(learner=["a"], replay=["b", "c"], actor={"b": 1, "c": 1})
+    log = tmp_path / "learned.txt"
+
+    def start(name):
+        hosts.start(name, *settings(log), agent="numbered:LoggedApex")
+        return hosts.runs[name]
+
+    for name in ("a", "b", "c"):
+        start(name)
+    kept = hosts.runs["c"].run_dir
+    hosts.wait_until(lambda: value(hosts.runs["a"], "learner_steps") >= 100 and len(saved(kept, 1)) >= 2)
+    before = updated_windows(kept, 1)
+    os.kill(hosts.runs["c"].pid_of("replay/1"), signal.SIGKILL)
+    hosts.wait_until(lambda: "replay/1: killed by SIGKILL; started again" in hosts.runs["c"].text())
+    grows(hosts, "replay/sampled_1", 200, timeout=120)
+    assert before <= (before := updated_windows(kept, 1))
+    hosts.power_cut("c")
+    grows(hosts, "learner_steps", 100)
+    start("c")
+    hosts.wait_until(lambda: "host c: rejoined the run" in hosts.runs["a"].text())
+    saves_again(hosts.runs["c"], kept, 1)
+    assert before <= updated_windows(kept, 1)
+    grows(hosts, "replay/sampled_1", 200, timeout=120)
+    hosts.wait_until(lambda: list((hosts.runs["a"].run_dir / "checkpoints").glob("0*")))
+    hosts.power_cut("a")
+    first = start("a")
+    hosts.wait_until(lambda: "learner/0: continues from learner step" in first.text())
+    grows(hosts, "learner_steps", 100)
+    first.interrupt()
+    ends_everywhere(hosts, 130)
+    origins = learned_windows(log)
+    check_priorities(origins, hosts.runs["b"].run_dir, 0)
+    check_priorities(origins, kept, 1)
 
 
 def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
