@@ -59,7 +59,7 @@ class GradientLearner(tf.Module):
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._gradient_step = GradientStep(objectives, strategy, accumulate)
-        self._call = _CompiledByKey(self._update if updates_per_call == 1 else self._updates)
+        self._call = _CompiledByKey(self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Learns from the next element of `iterator`.
@@ -69,7 +69,7 @@ class GradientLearner(tf.Module):
         """
         steps = int(self.steps.numpy()) if self._gradient_step.periodic else 0
         due = tuple(self._gradient_step.due(steps + number) for number in range(self._updates_per_call))
-        metrics, priorities = self._call(due[0] if self._updates_per_call == 1 else due, next(iterator))
+        metrics, priorities = self._call(due, next(iterator))
         finite = tuple(name for name in self._gradient_step.finite if name in metrics)
         return Update(metrics, priorities or None, self._updates_per_call, finite)
 
@@ -78,18 +78,20 @@ class GradientLearner(tf.Module):
         return any([continue_decay(optimizer) for optimizer in self.optimizers])
 
     def _updates(self, due: Sequence[tuple[str, ...]], batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
+        samples = [batches] if len(due) * self._accumulate == 1 else self._strategy.run(_unstacked, args=(batches,))
+        if len(due) == 1:
+            return self._update(due[0], samples)
         # Traced once for all batches of which the same losses are due.
         updates = {one: tf.function(functools.partial(self._update, one), autograph=False) for one in set(due)}
-        each = [updates[one](batches, tf.constant(number)) for number, one in enumerate(due)]
+        first = [number * self._accumulate for number in range(len(due))]
+        each = [updates[one](samples[begin : begin + self._accumulate]) for one, begin in zip(due, first, strict=True)]
         metrics = {name: value for one, _ in each for name, value in one.items()}
         return metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(made for _, made in each))
 
-    def _update(
-        self, due: tuple[str, ...], batches: Any, number: tf.Tensor | None = None
-    ) -> tuple[dict[str, tf.Tensor], Any]:
-        """Makes one update; `number` is its index if a call makes several."""
+    def _update(self, due: tuple[str, ...], samples: Sequence[Sample]) -> tuple[dict[str, tf.Tensor], Any]:
+        """Makes one update from as many batches as it accumulates."""
         steps = self.steps.read_value()
-        metrics, priorities = self._gradient_step(self._replica_loss, batches, number, steps, due=due)
+        metrics, priorities = self._gradient_step(self._replica_loss, samples, steps, due=due)
         self.steps.assign_add(1)
         if self._after_update is not None:
             # Only after all replicas have used the target network: on two devices, one was seen to move its target too
@@ -98,13 +100,8 @@ class GradientLearner(tf.Module):
                 self._after_update(steps + 1)
         return metrics, priorities
 
-    def _replica_loss(
-        self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor, microbatch: int = 0
-    ) -> LossOutput:
-        sample = batches
-        if number is not None or self._accumulate > 1:
-            index = (0 if number is None else number) * self._accumulate + microbatch
-            sample = tree.map_structure(lambda leaf: leaf[index], batches)
+    def _replica_loss(self, samples: Sequence[Sample], steps: tf.Tensor, microbatch: int = 0) -> LossOutput:
+        sample = samples[microbatch]
         batch = steps * self._accumulate + microbatch
         seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), batch]),)
         if self._rewards is not None:
@@ -116,6 +113,12 @@ class GradientLearner(tf.Module):
         if priorities is not None:
             priorities = Priorities(sample.info.key, sample.info.shard, priorities, sample.info.env)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
+
+
+def _unstacked(batches: Sample) -> list[Sample]:
+    """Returns the batches that are stacked along the first axis."""
+    leaves = zip(*(tf.unstack(leaf) for leaf in tree.flatten(batches)), strict=True)
+    return [tree.unflatten_as(batches, each) for each in leaves]
 
 
 class _CompiledByKey:

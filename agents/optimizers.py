@@ -38,25 +38,40 @@ class Adam(tf.keras.optimizers.Adam):
     In an update of a small network, they take as much time as the loss.
     """
 
+    def _compute_current_learning_rate(self) -> None:
+        """Begins a step."""
+        super()._compute_current_learning_rate()
+        # Without TensorFlow's tracking, which would save it in checkpoints.
+        object.__setattr__(self, "_of_step", {})
+
     def update_step(self, gradient: Any, variable: tf.Variable) -> None:
         if self.amsgrad or isinstance(gradient, tf.IndexedSlices):
             super().update_step(gradient, variable)
             return
         index = self._index_dict[self._var_key(variable)]
-        step, dtype = tf.cast(self.iterations + 1, variable.dtype), variable.dtype
-        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
+        # What all variables have in common is computed once for a step, on each device.
+        key = variable.device, variable.dtype
+        if key not in self._of_step:
+            self._of_step[key] = self._rates(variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].handle,
             v=self._velocities[index].handle,
-            beta1_power=tf.pow(beta_1, step),
-            beta2_power=tf.pow(beta_2, step),
-            lr=tf.cast(self.learning_rate, dtype),
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=tf.cast(self.epsilon, dtype),
             grad=gradient,
+            **self._of_step[key],
         )
+
+    def _rates(self, dtype: tf.DType) -> dict[str, tf.Tensor]:
+        step = tf.cast(self.iterations + 1, dtype)
+        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
+        return {
+            "beta1_power": tf.pow(beta_1, step),
+            "beta2_power": tf.pow(beta_2, step),
+            "lr": tf.cast(self.learning_rate, dtype),
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": tf.cast(self.epsilon, dtype),
+        }
 
 
 def make_objective(

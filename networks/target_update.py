@@ -26,16 +26,7 @@ def copy_weights(source: tf.Module, target: tf.Module) -> None:
 def copy_weights_every(period: int, step: Any, source: tf.Module, target: tf.Module) -> None:
     """Calls `copy_weights` if `step`, an integer scalar, is a multiple of `period`; otherwise does nothing."""
     due = tf.equal(tf.cast(step, tf.int64) % period, 0)
-
-    def copy(new: tf.Variable, old: tf.Variable) -> tf.Tensor:
-        def assign() -> tf.Tensor:
-            old.assign(new)
-            return due
-
-        # Both branches return the condition, a scalar, rather than weights.
-        return tf.cond(due, assign, lambda: due)
-
-    _update(source, target, copy)
+    _update(source, target, lambda new, old: old.assign(new), due)
 
 
 def move_weights(source: tf.Module, target: tf.Module, rate: Any) -> None:
@@ -56,15 +47,27 @@ def move_weights(source: tf.Module, target: tf.Module, rate: Any) -> None:
     _update(source, target, lambda new, old: old.assign_add(tf.cast(rate, old.dtype) * (new - old)))
 
 
-def _update(source: tf.Module, target: tf.Module, assign: Any) -> None:
+def _update(source: tf.Module, target: tf.Module, assign: Any, due: tf.Tensor | None = None) -> None:
     pairs = list(zip(source.variables, target.variables, strict=True))
     for new, old in pairs:
         if new.shape != old.shape:
             raise ValueError(f"the target's {old.name} has shape {old.shape}, the source's {new.name} {new.shape}")
 
-    def update(strategy: tf.distribute.Strategy) -> None:
+    def assign_all(strategy: tf.distribute.Strategy) -> None:
         for new, old in pairs:
             strategy.extended.update(old, lambda old, new: assign(new, old), args=(new,))
+
+    def update(strategy: tf.distribute.Strategy) -> None:
+        if due is None:
+            assign_all(strategy)
+            return
+
+        def assign_where_due() -> tf.Tensor:
+            assign_all(strategy)
+            return due
+
+        # Both branches return the condition, a scalar, rather than weights.
+        tf.cond(due, assign_where_due, lambda: due)
 
     if tf.distribute.in_cross_replica_context():
         update(tf.distribute.get_strategy())

@@ -156,10 +156,12 @@ def td_loss(delta: Any, weight: Any = None, huber: float | None = None, composed
       batch.
     """
     delta = tf.convert_to_tensor(delta)
-    loss = tf.square(delta) / 2
-    if huber is not None:
-        size = tf.abs(delta)
-        loss = tf.where(size <= huber, loss, huber * (size - huber / 2))
+    if huber is None:
+        loss = tf.square(delta) / 2
+    else:
+        # Both pieces of the loss, and of its gradient, in few operations.
+        clipped = tf.stop_gradient(tf.clip_by_value(delta, -huber, huber))
+        loss = clipped * (delta - clipped / 2)
     if composed:
         loss = tf.reduce_mean(loss, axis=-1)
     if weight is None:

@@ -73,6 +73,27 @@ def test_adam_by_hand():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_adam_computes_once_what_all_variables_have_in_common(tmp_path):
+    optimizer = make_optimizer(ADAM, steps=4)
+    weights = [tf.Variable(tf.zeros(size)) for size in (2, 3, 4)]
+
+    def step():
+        optimizer.apply_gradients([(2.0 * tf.ones_like(weight), weight) for weight in weights])
+
+    step()
+    compiled = tf.function(step, autograph=False)
+    for _ in range(2):
+        compiled()
+    for weight in weights:
+        np.testing.assert_allclose(weight, -0.1 - 0.075 - 0.05, rtol=1e-4)
+    kinds = [node.type for node in compiled.get_concrete_function().graph.get_operations()]
+    assert kinds.count("ResourceApplyAdam") == 3
+    # Powers of two decay rates, and that of the schedule of the learning rate.
+    assert kinds.count("Pow") == 3
+    # What was computed in a graph is not part of the optimizer's state.
+    tf.train.Checkpoint(optimizer=optimizer).write(str(tmp_path / "saved"))
+
+
 def test_every_optimizer_of_keras_makes_a_step_with_its_options():
     for name in OPTIMIZERS:
         settings = dataclasses.replace(ADAM, name=name, options={"clipvalue": 1.0, "weight_decay": 0.1})
