@@ -158,7 +158,7 @@ def test_learning_from_recorded_episodes_continues_if_a_node_is_killed(start, re
     rows = run_dir / "metrics.jsonl"
     kill_when(lambda: rows.exists() and '"learner/loss"' in rows.read_text(), run_dir, label)
     assert started.wait(timeout=400) == 0, started.text()
-    assert "reached max_learner_steps" in started.text().splitlines()[-1]
+    assert "reached max_learner_steps" in started.end_line()
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def test_agents_with_priorities_and_memories_learn_from_recorded_episodes(start,
     short = ["--agent.burn-in=2", "--agent.trace-length=8", "--agent.period=5"] if agent == "r2d2" else []
     started = start("train", agent, *options, *short, "--agent.batch-size=8", "--evaluation-episodes=2")
     assert started.wait(timeout=400) == 0, started.text()
-    assert "reached max_learner_steps (60 learner steps)" in started.text().splitlines()[-1]
+    assert "reached max_learner_steps (60 learner steps)" in started.end_line()
 
 
 @pytest.mark.slow
