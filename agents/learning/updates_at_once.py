@@ -7,7 +7,7 @@ import tree
 from ...data import Layout
 from ...replay_settings import ReplaySettings
 
-_MOST = 8
+_MOST = 16
 _LARGEST = 8192
 """Bytes of an observation, stacked, up to which networks are expected to be small: a call then costs as much as an
 update."""
@@ -18,7 +18,7 @@ _TIMESTEPS = 2
 def updates_at_once(
     layout: Layout, settings: ReplaySettings, batch_size: int, accumulate: int = 1, frame_stack: int = 1
 ) -> int:
-    """Returns a power of two of updates, at most 8; 1 where observations are large, as images are.
+    """Returns a power of two of updates, at most 16; 1 where observations are large, as images are.
 
     It divides the run's limit of learner steps, and fits an error buffer that is set.
 

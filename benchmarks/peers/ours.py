@@ -242,15 +242,23 @@ def _replay(task: str) -> tuple[Any, dict[str, Any]]:
     work = REPLAY[task]
     settings = {
         "actors": 1,
+        # The networks are small, and actor and replay have the other core.
+        "learner_threads": 1,
         "agent.batch_size": work.batch,
         "agent.replay.size": 100_000,
         "agent.replay.min_size": 1_000,
         "agent.replay.samples_per_insert": work.updates_per_step * work.batch,
         "agent.network.hidden_sizes": list(work.hidden),
         "agent.network.normalize_observations": "false",
+        "agent.normalize_rewards": "false",
     }
     if task == "dqn":
-        alone = {"agent.n_step": 1, "agent.network.dueling": "false", "agent.network.stream_size": 0}
+        alone = {
+            "agent.n_step": 1,
+            "agent.network.dueling": "false",
+            "agent.network.stream_size": 0,
+            "agent.optimizer.learning_rate_decay": "false",
+        }
         return CountedApex, {**settings, **alone}
     return CountedSac, settings
 

@@ -20,7 +20,7 @@ SETTINGS = {"batch_size": 128, "replay.samples_per_insert": 64.0}
 @pytest.mark.parametrize(
     "settings, layout, number",
     [
-        ({}, {}, 8),
+        ({}, {}, 16),
         # Half an update is due after each environment step, so two timesteps of 2 environments have 2.
         ({}, {"envs_per_actor": 2}, 2),
         ({}, {"envs_per_actor": 1, "actors": 4}, 4),
