@@ -60,16 +60,16 @@ def test_changes_of_the_learning_rate_reach_both():
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", [Impala, Ppo, A2C])
 def test_agents_scale_what_only_the_value_has(kind, shared):
-    agent = from_values(kind, {"value_learning_rate_scale": 3.0, "network.shared": shared})
+    agent = from_values(
+        kind, {"value_learning_rate_scale": 3.0, "network.shared": shared, "network.hidden_sizes": (8, 8)}
+    )
     layout = layout_of(SPEC)
     networks = agent.make_networks(layout)
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     optimizer = learner.optimizers[0] if kind is Impala else learner.optimizer
     network = networks if kind is Impala else networks.network
     assert isinstance(optimizer, SplitOptimizer)
-    heads = 2 if kind is Impala else 6
-    towers = 0 if shared else (4 if kind is Impala else 0)
-    assert len(network.value_variables) == heads + towers < len(network.trainable_variables)
+    assert len(network.value_variables) == (6 if shared else 10) < len(network.trainable_variables)
 
 
 def test_a_network_without_variables_of_the_value_is_refused():

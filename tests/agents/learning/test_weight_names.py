@@ -23,6 +23,6 @@ def test_names_are_the_same_for_every_instance(torso):
 
 
 def test_names_lead_to_the_weight():
-    agent = from_values(Impala, {"network.core": "lstm", "network.normalize_observations": True})
+    agent = from_values(Impala, {"network.core": "lstm", "network.hidden_sizes": (8, 8)})
     names = names_of(agent, "CartPole-v1")
     assert {"torso/dense_0/kernel", "torso/dense_1/bias", "core/lstm/recurrent_kernel", "normalizer/count"} < set(names)

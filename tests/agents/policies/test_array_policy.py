@@ -18,14 +18,15 @@ BATCH = 16
 SEEN = specs.Array((4,), np.float32)
 PLAIN = EnvironmentSpec(SEEN, specs.DiscreteArray(3))
 SMALL = {"network.hidden_sizes": (16, 16)}
+HEADS = {"network.head_sizes": (16, 16)}
 CLAIMED = {
-    "impala": {},
-    "appo": {},
+    "impala": HEADS,
+    "appo": HEADS,
     "ppo": {},
     "ppo, separate": {"network.shared": False},
     "ppo, layers": {"network.activation": "relu", "network.normalize_observations": False},
-    "a2c": {},
-    "a3c": {},
+    "a2c": HEADS,
+    "a3c": HEADS,
     "bc": {},
 }
 OTHERS = {
@@ -85,7 +86,7 @@ def test_other_policies_stay_with_tensorflow(name):
 
 
 def test_variables_that_may_have_changed_are_read_again():
-    policy, compiled, arrays = policies("impala", {})
+    policy, compiled, arrays = policies("impala", HEADS)
     arrays.use(values(policy))
     arrays(timestep(0))
     compiled(timestep(0))
@@ -96,7 +97,7 @@ def test_variables_that_may_have_changed_are_read_again():
 
 
 def test_where_numpy_gives_something_else_tensorflow_acts(caplog):
-    policy, compiled, arrays = policies("impala", {})
+    policy, compiled, arrays = policies("impala", HEADS)
     arrays.use([value + 1 for value in values(policy)])
     tree.map_structure(np.testing.assert_array_equal, arrays(timestep(0)), compiled(timestep(0)))
     assert not arrays.computes_arrays and "NumPy gives others" in caplog.text

@@ -119,7 +119,7 @@ def test_parts_of_another_agent_s_network(source):
         (
             {"init_from": "{}"},
             ["--agent.network.hidden-sizes=[5]"],
-            r"kernel has the shape \(4, 2\) there and \(5, 2\) here",
+            r"kernel has the shape \(4, 256\) there and \(5, 256\) here",
         ),
         (
             {"init_from": "{}"},
@@ -129,7 +129,7 @@ def test_parts_of_another_agent_s_network(source):
         (
             {"init_from": "{}"},
             ["--env=Acrobot-v1"],
-            r"has the shape \(4, 2\) there and \(4, 3\) here; .*parts that fit are head/value/\*",
+            r"has the shape \(256, 2\) there and \(256, 3\) here; .*parts that fit are head/value/\*",
         ),
         ({"init_from": "{}", "init_parts": "tors"}, [], "init_parts 'tors' matches no weights.*did you mean 'torso'"),
         ({"init_from": "{}@best"}, ["--agent.network.core=lstm"], "it has no core/lstm/"),
