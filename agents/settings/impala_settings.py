@@ -14,7 +14,7 @@ from .reward_settings import RewardSettings
 @dataclasses.dataclass(frozen=True)
 class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) if they do not depend on the scale of
-    rewards: those are normalized instead of clipped, the optimizer is Adam, and sequences and batches are shorter.
+    rewards: those are normalized instead of clipped, the optimizer is Adam, sequences are shorter and batches smaller.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
     gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` has
