@@ -170,6 +170,15 @@ class WeightClient:
         """Whether fetched weights have not been applied yet."""
         return self._fetched is not None
 
+    def renew(self) -> None:
+        """Drops weights that were fetched and not applied, and makes `keep_fetching` fetch at once.
+
+        For a caller that has waited: the source may have newer ones.  `waiting` is true once they are here.
+        """
+        with self._lock:
+            self._fetched = None
+        self.need_newer()
+
     def need_newer(self) -> None:
         """Makes `keep_fetching` send its next request without a pause: the caller cannot act before it has others."""
         self._needed.set()

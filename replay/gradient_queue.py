@@ -11,6 +11,7 @@ import tree
 from .. import specs
 from ..data import Nest
 from .fifo_queue import FifoQueue
+from .reading.read_ahead import read_ahead
 from .replay_protocol import ReplayDataset
 from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
@@ -59,7 +60,7 @@ class GradientQueue(FifoQueue):
         return None
 
     def tables(self) -> list[reverb.Table]:
-        return [queue_table(_TABLE, self.signature(), items_per_batch=1, batches=self.waiting)]
+        return [queue_table(_TABLE, self.signature(), self.waiting)]
 
     def writer(self, replay: ReplayHandle, actor: int) -> "GradientQueueWriter":
         return GradientQueueWriter(replay, self.layout.shard_of(actor))
@@ -82,7 +83,7 @@ class GradientQueue(FifoQueue):
             return tf.size(received.new(item.data.id[tf.newaxis])) > 0
 
         new = items.filter(is_new).map(tf.autograph.experimental.do_not_convert(lambda item: item.data))
-        return ReplayDataset(new, _TABLE, items_per_batch=1)
+        return ReplayDataset(read_ahead(new, 0), _TABLE, items_per_batch=1)
 
     def signature(self) -> GradientItem:
         """Returns the `tf.TensorSpec` nest of an item; it does not depend on the number of weights."""

@@ -34,7 +34,7 @@ class SequenceQueue(FifoQueue):
 
     length: int
     batch_size: int
-    batches: int = 2
+    batches: int = 1
     updates_per_call: int = 1
     max_policy_lag: int | None = None
     stack: int = 1
@@ -62,14 +62,23 @@ class SequenceQueue(FifoQueue):
         envs = self.layout.envs_per_actor
         signature = sequence_signature(self.layout, self.length, envs, self.stack, self._repeats, self._keeps_returns)
         items = max(1, int(self._items_per_step / self._tables))
-        return [queue_table(self._table(number), signature, items, self.batches) for number in range(self._tables)]
+        # With a limit on the lag, other actors may contribute for one that is away.
+        size = items * self.batches if self.pace is None else max(items * self.batches, items + 2)
+        return [queue_table(self._table(number), signature, size) for number in range(self._tables)]
 
     def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
         # With a limit on the policy lag, the last observation of a sequence is written again as the first of the next.
         period = self.length + self._repeats
         table = self._table(self.layout.learner_of(actor))
         return SequenceWriter(
-            replay, self.layout, table, self.length, period, stack=self.stack, returns_discount=self.returns_discount
+            replay,
+            self.layout,
+            table,
+            self.length,
+            period,
+            waits_for_room=self.pace is None,
+            stack=self.stack,
+            returns_discount=self.returns_discount,
         )
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:

@@ -50,7 +50,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     batch_size: PositiveInt = 16
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
-    queue_batches: PositiveInt = 2
+    queue_batches: PositiveInt = 1
     discount: UnitInterval = 0.99
     entropy_cost: ScheduledNonNegativeFloat = 0.003
     baseline_cost: NonNegativeFloat = 0.5

@@ -9,6 +9,7 @@ import tree
 from ...data import Layout, Sample
 from ..servers.handle import ReplayHandle
 from ..writing.sequences import SequenceColumns, SequenceItem
+from .read_ahead import read_ahead
 from .single_threaded_map import single_threaded_map
 from .split_batches import split_batches
 
@@ -26,6 +27,8 @@ def queue_dataset(
     keeps_returns: bool = False,
 ) -> tf.data.Dataset:
     """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
+
+    Two elements are read ahead of the learner: one that is complete, and the items of the next.
 
     An item holds the sequences of a whole actor batch; items are concatenated or split along B.  They are deduplicated
     across all datasets of the same handle, see `DuplicateFilter`.
@@ -54,7 +57,7 @@ def queue_dataset(
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
         # In the server's process Reverb 0.11 renews a sampler's request every three seconds and drops the samples of a
         # request that expires partly filled, which here would be lost.  That of a single sample is never partly filled.
-        max_in_flight_samples_per_worker=1 if replay.in_process else 2 * blocks,
+        max_in_flight_samples_per_worker=1 if replay.in_process else blocks,
         num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
     )
     received = replay.received
@@ -88,4 +91,4 @@ def queue_dataset(
         dataset = dataset.unbatch()
         if updates_per_call > 1:
             dataset = dataset.batch(updates_per_call, drop_remainder=True)
-    return dataset.prefetch(1)
+    return read_ahead(dataset, 1)

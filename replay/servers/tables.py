@@ -8,19 +8,14 @@ from ...data import Layout
 from ...replay_settings import ReplaySettings
 
 
-def queue_table(name: str, signature: Any, items_per_batch: int, batches: int = 2) -> reverb.Table:
+def queue_table(name: str, signature: Any, size: int) -> reverb.Table:
     """A first-in-first-out table from which every item is read once.
-
-    The table holds `batches` whole batches, and at least two items more than one batch; with fewer, actors and learner
-    would wait for each other.  A longer queue lets actors run further ahead of the learner, with older weights.
 
     Args:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
-      items_per_batch: items that the learner reads for one batch.
-      batches: maximum number of batches in the queue.
+      size: maximum number of items; with more, actors run further ahead of the learner, with older weights.
     """
-    size = max(items_per_batch * batches, items_per_batch + 2)
     return reverb.Table.queue(name, max_size=size, signature=signature)
 
 

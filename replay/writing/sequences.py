@@ -16,6 +16,7 @@ from ..servers.handle import ReplayHandle, flushed
 from ..stacking import is_frame, path_text, single_frames, stack_rows, without_frames
 from .discounted_returns import DiscountedReturns
 from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
+from .queue_room import QueueRoom
 
 # Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences
 # share only part of it, which matters for frames and for large overlaps.
@@ -166,7 +167,8 @@ class SequenceWriter:
       length: transitions in a sequence (T).
       period: timesteps between the starts of consecutive sequences.
       shard: index of the replay shard.
-      max_pending: number of unconfirmed items above which `ready` makes the actor wait.
+      waits_for_room: whether `ready` makes the actor wait for room in the queue, see `QueueRoom`; otherwise, until two
+        items are unconfirmed.
       stack: number of frames in a stack (k).
       returns_discount: γ of the discounted returns that sequences hold; None for none.
     """
@@ -179,7 +181,7 @@ class SequenceWriter:
         length: int,
         period: int,
         shard: int = 0,
-        max_pending: int = 2,
+        waits_for_room: bool = True,
         stack: int = 1,
         returns_discount: float | None = None,
     ):
@@ -195,14 +197,16 @@ class SequenceWriter:
         self._table = table
         self._length = length
         self._period = period
-        self._max_pending = max_pending
+        self._max_pending = 1 if waits_for_room else 2
         self._writer_number = random.SystemRandom().getrandbits(WRITER_BITS)
         self._item_id = item_id(self._writer_number, 0)
         self._timesteps = 0
         self._caught_up = True
         self.items_written = 0
         alive = 2 * length + 1 + self._columns.earlier
-        self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=alive)
+        client = replay.client(shard)
+        self._room = QueueRoom(client, table) if waits_for_room else None
+        self._writer = client.trajectory_writer(num_keep_alive_refs=alive)
         signature = self._columns.signature(length)
         self._every_timestep = 1 + len(signature.frames)
         self._single_column = len(tree.flatten(signature)) == 1
@@ -255,11 +259,18 @@ class SequenceWriter:
         if max_pending is None:
             if self._caught_up:
                 return True
+            if self._room is not None:
+                self._caught_up = self._room.wait(self._writer, timeout)
+                return self._caught_up
             max_pending = self._max_pending
         if not flushed(self._writer, timeout, max_pending):
             return False
         self._caught_up = max_pending <= self._max_pending
         return True
+
+    def take_waited_for_room(self) -> bool:
+        """Returns whether the queue was full before `ready` returned True; once for each time."""
+        return self._room is not None and self._caught_up and self._room.take_was_full()
 
     def close(self) -> None:
         """Closes the connection; unconfirmed items are lost."""

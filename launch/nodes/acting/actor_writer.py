@@ -7,7 +7,7 @@ from typing import Any
 
 from ....agents import Agent
 from ....data import Layout, Nest, Record, Version
-from ....replay import Pace, ReplayHandle, Writer
+from ....replay import Pace, ReplayHandle, SequenceWriter, Writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
@@ -91,6 +91,10 @@ class ActorWriter:
         self.close()
         self._begin()
         return False
+
+    def take_waited_for_room(self) -> bool:
+        """Returns whether the newest sequence had to wait for room in a queue, see `QueueRoom`; once."""
+        return isinstance(self._writer, SequenceWriter) and self._writer.take_waited_for_room()
 
     def may_act(self, version: Version) -> bool:
         """Returns whether the actor may act with weights of this version; if True, a sequence has begun."""

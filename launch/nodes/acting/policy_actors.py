@@ -13,6 +13,7 @@ from ....agents.acting import PolicyRecorder, policy_seed, trace_layout
 from ....agents.agent import Agent, Policy
 from ....agents.weights import WeightClient
 from ....data import Nest, Timestep
+from ....deadlines import Deadline
 from ....replay import Heartbeat, ReplayHandle
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle, Unreachable
@@ -22,6 +23,8 @@ from .timestep_codec import TimestepCodec
 from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 
 _RETRY_SECONDS = 0.1
+_RENEWAL_SECONDS = 1.0
+"""Time after which an actor begins with the weights that it has: the learner may be away, or have stopped."""
 
 
 class PolicyActor(Protocol):
@@ -106,6 +109,7 @@ class LocalPolicyActor:
         self._writer_reads_variables = type(agent).make_writer is not Agent.make_writer
         self._writer: ActorWriter | None = None
         self._recorder: PolicyRecorder | None = None
+        self._renewal: Deadline | None = None
 
     @property
     def policy(self) -> Policy:
@@ -147,6 +151,9 @@ class LocalPolicyActor:
             return False
         if self._context.cooperative:
             self._weights.fetch()
+        elif self._awaits_renewed_weights():
+            mark_waiting("newer weights")
+            return False
         if self._weights.take():
             self._use_weights()
         assert self._weights.version is not None
@@ -167,6 +174,22 @@ class LocalPolicyActor:
             self._recorder.end_sequence(following)
         if self._context.cooperative:
             self._writer.flush(self._context.stop)
+
+    def _awaits_renewed_weights(self) -> bool:
+        """Returns whether to wait for weights that are newer than those fetched before the queue had room.
+
+        They are as old as the wait was long.  The learner has data for its next step, after which it has newer ones.
+        """
+        assert self._writer is not None
+        if self._writer.take_waited_for_room():
+            self._weights.renew()
+            self._renewal = Deadline(_RENEWAL_SECONDS)
+        if self._renewal is None:
+            return False
+        if not (self._weights.waiting or self._renewal.has_passed):
+            return True
+        self._renewal = None
+        return False
 
     def _use_weights(self) -> None:
         # One thread repeats itself, and what inference nodes compute, to the bit.

@@ -19,6 +19,7 @@ _LONG_GRADIENT = 100.0
 _SMALL_ENTROPY = 0.01
 _HIGH_TEMPERATURE = 10.0
 _LARGE_VALUE = 10.0
+_LONG_LAG = 10.0
 _EVALUATIONS = 2
 
 Row = Mapping[str, float]
@@ -175,6 +176,9 @@ def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
         checks.append(_Lasting(metric, _temperature(metric, agent.temperature)))
     if hasattr(agent, "reward_scale") and hasattr(agent, "discount"):
         checks.append(_Value(names, agent))
+    if hasattr(agent, "queue_batches") and not hasattr(agent, "clip"):
+        metric = names("learner/policy_lag")
+        checks.append(_Lasting(metric, _lag(metric, agent.batch_size)))
     if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks
@@ -190,6 +194,19 @@ def _gradient(metric: str, clip: float, field: str, agent: Any) -> Callable[[lis
         return (
             f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({values[-1]:.3g}, clipped "
             f"to {clip:g}): the size of losses no longer matters; try {remedy}"
+        )
+
+    return line
+
+
+def _lag(metric: str, batch_size: int) -> Callable[[list[float]], str]:
+    def line(values: list[float]) -> str:
+        if min(values) <= _LONG_LAG:
+            return ""
+        larger = batch_size * math.ceil(2 * values[-1] / _LONG_LAG)
+        return (
+            f"{metric} stays above {_LONG_LAG:g} ({values[-1]:.3g}): the learner is slower than the actors, and many "
+            f"steps in a row follow what an old policy has done; try agent.batch_size {larger}, or fewer actors"
         )
 
     return line

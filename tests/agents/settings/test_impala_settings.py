@@ -14,7 +14,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "accumulate": 1,
         "reward_scale": 1.0,
         "updates_per_call": 1,
-        "queue_batches": 2,
+        "queue_batches": 1,
         "discount": 0.99,
         "entropy_cost": 0.003,
         "baseline_cost": 0.5,

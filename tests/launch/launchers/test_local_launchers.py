@@ -1,5 +1,6 @@
 """The launchers of one machine: what they declare, what they refuse, and what they start early."""
 
+import json
 import math
 
 import numpy as np
@@ -91,3 +92,15 @@ def test_only_processes_start_a_forkserver_early(monkeypatch):
         launcher().prepare()
     assert server._process.poll() is None
     server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["threads", "processes"])
+def test_actors_that_are_faster_than_the_learner_act_with_weights_of_the_last_steps(start, tmp_path, launcher):
+    large = ["--agent.network.head-sizes", "[1024, 1024]"]
+    settings = ["--max-steps", 40_000, "--evaluator", "false", "--launcher", launcher, "--run-dir", tmp_path / "run"]
+    run = start("train", "impala", "--env", "CartPole-v1", *large, *settings)
+    assert run.wait() == 0, run.text()
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lags = [row["learner/policy_lag"] for row in rows if "learner/policy_lag" in row]
+    assert len(lags) > 5 and np.median(lags) < 8

@@ -31,6 +31,25 @@ def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
         assert (np.diff(sample.record.observation[..., 0], axis=0) == 100).all()
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_no_more_is_read_ahead_than_one_batch_and_the_items_of_another(serve, framed):
+    record = numbered(0)
+    if framed:
+        record = record._replace(observation=np.zeros((ENVS, 8, 8, 4), np.uint8))
+    layout = layout_of(record)
+    replay = serve([big_queue(layout)])
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
+    for _ in range(12 * LENGTH + 1):
+        writer.append(record, ())
+    assert writer.ready(10, max_pending=0)
+    batches = iter(Elements(queue_dataset(replay, layout, "queue", LENGTH, ENVS)))
+    for taken in range(1, 6):
+        next(batches)
+        time.sleep(0.1)
+        left = replay.client().server_info()["queue"].current_size
+        assert 12 - taken - 2 <= left, f"{12 - taken - left} batches are ahead of the learner"
+
+
 def test_a_reader_that_waits_for_its_own_process_is_closed_at_once(serve):
     """Reverb's sampler in the server's process looks only every three seconds whether it was canceled."""
     layout = layout_of(numbered(0))

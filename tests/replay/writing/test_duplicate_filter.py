@@ -153,9 +153,7 @@ def link(serve):
 def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(link):
     link, replay = link
     timesteps = timestep_streams.stream(ENVS, 12 * LENGTH + 1)
-    writer = SequenceWriter(
-        ReplayHandle(lambda: [f"localhost:{link.port}"]), LAYOUT, "queue", LENGTH, LENGTH, max_pending=100
-    )
+    writer = SequenceWriter(ReplayHandle(lambda: [f"localhost:{link.port}"]), LAYOUT, "queue", LENGTH, LENGTH)
 
     def write(items):
         end = items * LENGTH + (1 if writer.items_written == 0 else 0)

@@ -57,7 +57,7 @@ def test_no_timestep_is_stored_twice(serve, tmp_path, period):
     layout = layout_of(record)
     table = big_queue(layout)
     replay = serve([table])
-    writer = SequenceWriter(replay, layout, "queue", LENGTH, period, max_pending=100)
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, period)
     for timestep in range(timesteps):
         noise = rng.integers(2**32, size=(ENVS, size), dtype=np.uint32).view(np.float32)
         writer.append(numbered(timestep)._replace(observation=noise), ())
@@ -70,14 +70,17 @@ def test_no_timestep_is_stored_twice(serve, tmp_path, period):
 def test_the_actor_is_held_back_while_the_queue_is_full(serve):
     layout = layout_of(numbered(0))
     signature = sequence_signature(layout, LENGTH, ENVS)
-    replay = serve([queue_table("queue", signature, items_per_batch=1, batches=2)])
+    replay = serve([queue_table("queue", signature, size=3)])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
     timestep = 0
     while writer.ready(0.3):
+        assert not writer.take_waited_for_room()
         writer.append(numbered(timestep), ())
         timestep += 1
         assert timestep < 20 * LENGTH, "the writer was never held back"
+    # Where the queue took all at once, one was on its way when the next was begun.
     written = writer.items_written
+    assert written in (3, 3 + 1, 3 + 2)
     # The first sequence of a writer is sent at once, and does not wait either.
     late = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
     thread = threading.Thread(
@@ -90,6 +93,7 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
     read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), 1)
     assert writer.ready(60)
     assert writer.items_written == written
+    assert writer.take_waited_for_room() and not writer.take_waited_for_room()
     writer.close()
 
 
@@ -122,7 +126,7 @@ def test_stacks_are_those_of_the_policy_and_each_frame_is_stored_once(serve, tmp
     period = LENGTH + repeats
     signature = sequence_signature(layout, LENGTH, envs, stack, repeats)
     replay = serve([reverb.Table.queue("queue", 1000, signature=signature)])
-    writer = SequenceWriter(replay, layout, "queue", LENGTH, period, stack=stack, max_pending=100)
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, period, stack=stack)
     written: list[int] = []
     for timestep, record in enumerate(records):
         state = {"core": np.full(envs, timestep, np.float32), "frames": frames}
@@ -161,7 +165,7 @@ def test_stacks_take_no_more_room_than_frames(serve, tmp_path, repeats):
     layout = layout._replace(state=tree.map_structure(_of_one, state))
     signature = sequence_signature(layout, LENGTH, ENVS, stack, repeats)
     replay = serve([reverb.Table.queue("queue", 1000, signature=signature)])
-    writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH + repeats, stack=stack, max_pending=100)
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH + repeats, stack=stack)
     template = timestep_streams.stream(ENVS, 1)[0]
     for _ in range(timesteps):
         noise = rng.integers(256, size=(ENVS, 20, 20, 1), dtype=np.uint8)

@@ -12,6 +12,7 @@ from callboard.data import Timestep
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.nodes.acting import policy_actors
 from callboard.launch.nodes.acting.policy_actors import LocalPolicyActor, RemotePolicyActor
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.layout import RunDirectory
@@ -107,10 +108,14 @@ class Writer:
     items_written, seconds_waited = 4, 1.5
 
     def __init__(self):
-        self.has_room, self.oldest = True, 0
+        self.has_room, self.oldest, self.waited_for_room = True, 0, False
 
     def caught_up(self):
         return self.has_room
+
+    def take_waited_for_room(self):
+        waited, self.waited_for_room = self.waited_for_room, False
+        return waited
 
     def may_act(self, version):
         return version.step >= self.oldest
@@ -145,6 +150,29 @@ def test_a_seat_waits_for_weights_and_replay(part, context):
     assert not actor.ready(None, waits.append)
     assert waits == ["newer weights", "replay to take data"]
     assert (actor.items_written, actor.seconds_waited, actor.weights_step) == (4, 1.5, 3)
+
+
+def test_an_actor_that_waited_for_room_begins_with_weights_fetched_afterwards(part, context, monkeypatch):
+    learner, waits = Learner(), []
+    context = dataclasses.replace(context, cooperative=False)
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
+    learner.packed = pack_weights([variable.numpy() for variable in actor._policy.policy.variables])
+    writer = actor._writer = Writer()
+    actor._weights.fetch()
+    assert actor.ready(None, waits.append) and actor.weights_step == 3
+    # The fetching thread, which this test has not, fetches once while the queue is full.
+    learner.step = 4
+    actor._weights.fetch()
+    writer.waited_for_room = True
+    assert not actor.ready(None, waits.append) and actor.weights_step == 3
+    learner.step = 9
+    actor._weights.fetch()
+    assert actor.ready(None, waits.append) and actor.weights_step == 9
+    assert actor.ready(None, waits.append), "the other timesteps of a sequence do not wait"
+    # A learner that has stopped has no newer ones.
+    monkeypatch.setattr(policy_actors, "_RENEWAL_SECONDS", 0.0)
+    writer.waited_for_room = True
+    assert actor.ready(None, waits.append) and waits == ["newer weights"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,12 @@ PROVOKED = {
         {"learner/value": 1500.0, "actor/episode_return": 20.0, "actor/episode_length": 20.0},
         r"learner/value is -6.4e\+04, .* allow about 1e\+03: the values diverge; try lower learning rates",
     ),
+    "lag": (
+        "impala",
+        {"learner/policy_lag": 17.0},
+        {"learner/policy_lag": lambda number: 17.0 if number % 19 else 5.0},
+        r"learner/policy_lag stays above 10 \(17\): .*; try agent.batch_size 64, or fewer actors",
+    ),
     "greedy": (
         "impala",
         {"actor/episode_return": lambda number: 0.01 * number, "evaluator/return": 0.0},

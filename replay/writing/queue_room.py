@@ -1,0 +1,72 @@
+"""When a queue has room for what an actor is about to make."""
+
+import time
+
+import reverb
+
+from ..servers.handle import flushed
+
+_PROMPT_SECONDS = 0.003
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _PAUSE_GROWTH = 0.002, 0.05, 1.2
+_PROMPT_ITEMS = 10
+"""Items that a queue takes without a wait before it counts as one that actors cannot fill."""
+
+
+class QueueRoom:
+    """Lets an actor begin another item only when the queue has room for it, if the learner is the slower side.
+
+    What is made earlier waits in front of a full queue while the learner makes its steps: with one item to a batch,
+    each actor that does so makes the weights behind all data one learner step older.
+
+    To look takes two messages.  While the queue takes items as fast as they are made, no actor looks, and one may be
+    on its way while it makes the next.
+
+    Args:
+      client: client of the server that has the queue.
+      table: the queue's name.
+    """
+
+    def __init__(self, client: reverb.Client, table: str):
+        self._client = client
+        self._table = table
+        self._fills = False
+        self._prompt = 0
+        self._was_full = False
+
+    def wait(self, writer: reverb.TrajectoryWriter, timeout: float) -> bool:
+        """Waits up to `timeout` seconds, and returns whether there is room for another item of this writer."""
+        if not self._fills:
+            if flushed(writer, min(timeout, _PROMPT_SECONDS), max_pending=1):
+                return True
+            self._fills, self._prompt = True, 0
+        begun = time.monotonic()
+        if not (flushed(writer, timeout, max_pending=0) and self._wait_for_room(begun + timeout)):
+            self._prompt, self._was_full = 0, True
+            return False
+        self._prompt = self._prompt + 1 if time.monotonic() - begun < _PROMPT_SECONDS else 0
+        self._fills = self._prompt < _PROMPT_ITEMS
+        return True
+
+    def take_was_full(self) -> bool:
+        """Returns whether the queue was full before the newest `wait`; once for each time."""
+        was_full, self._was_full = self._was_full, False
+        return was_full
+
+    def _wait_for_room(self, until: float) -> bool:
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._has_room():
+            self._was_full = True
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(_PAUSE_GROWTH * pause, _LONGEST_PAUSE_SECONDS)
+        return True
+
+    def _has_room(self) -> bool:
+        try:
+            table = self._client.server_info(timeout=1)[self._table]
+        except reverb.errors.DeadlineExceededError:
+            return False
+        # A table that replaces its oldest items has no limit on inserts.
+        return table.current_size < table.max_size or table.rate_limiter_info.max_diff > table.max_size

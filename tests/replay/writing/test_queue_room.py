@@ -1,0 +1,71 @@
+"""When an actor looks whether a queue has room, and what it waits for."""
+
+from types import SimpleNamespace
+
+import pytest
+import reverb
+
+from callboard.replay.writing import queue_room
+from callboard.replay.writing.queue_room import QueueRoom
+
+
+class Queue:
+    """A client of a queue with one place, and a writer to it."""
+
+    def __init__(self):
+        self.pending, self.size, self.looks, self.is_away = 0, 0, 0, False
+        self.limiter = SimpleNamespace(max_diff=1)
+
+    def server_info(self, timeout):
+        self.looks += 1
+        if self.is_away:
+            raise reverb.errors.DeadlineExceededError
+        return {"queue": SimpleNamespace(current_size=self.size, max_size=1, rate_limiter_info=self.limiter)}
+
+    def flush(self, pending, milliseconds):
+        if self.pending > pending:
+            raise reverb.errors.DeadlineExceededError
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    monkeypatch.setattr(queue_room, "_PROMPT_SECONDS", 1.0)
+    return Queue()
+
+
+def test_no_actor_looks_at_a_queue_that_takes_items_at_once(queue):
+    room, queue.pending, queue.size = QueueRoom(queue, "queue"), 1, 1
+    assert all(room.wait(queue, 0.1) for _ in range(20)) and queue.looks == 0
+    assert not room.take_was_full()
+
+
+def test_once_items_wait_an_actor_looks_for_room_until_ten_have_not_waited(queue):
+    room, queue.pending = QueueRoom(queue, "queue"), 2
+    assert not room.wait(queue, 0.01) and queue.looks == 0
+    queue.pending, queue.size = 0, 1
+    assert not room.wait(queue, 0.01) and queue.looks > 0
+    assert room.take_was_full() and not room.take_was_full()
+    queue.size, queue.looks = 0, 0
+    assert all(room.wait(queue, 0.1) for _ in range(9)) and queue.looks == 9
+    queue.pending = 1
+    assert not room.wait(queue, 0.01), "one on its way is one too many"
+    queue.pending, queue.looks = 0, 0
+    assert all(room.wait(queue, 0.1) for _ in range(30)) and queue.looks == 10
+
+
+def test_a_server_that_is_away_has_no_room(queue):
+    room, queue.pending = QueueRoom(queue, "queue"), 2
+    assert not room.wait(queue, 0.01)
+    queue.pending, queue.is_away = 0, True
+    assert not room.wait(queue, 0.01) and queue.looks > 0
+    queue.is_away = False
+    assert room.wait(queue, 0.1)
+
+
+def test_a_table_that_replaces_its_oldest_items_has_room(queue):
+    room, queue.pending = QueueRoom(queue, "queue"), 2
+    assert not room.wait(queue, 0.01)
+    queue.pending, queue.size = 0, 1
+    assert not room.wait(queue, 0.01)
+    queue.limiter.max_diff = 1e300
+    assert room.wait(queue, 0.1)
