@@ -9,6 +9,7 @@ import scipy.stats
 import tensorflow as tf
 import timestep_streams
 import tree
+from dm_env import specs as dm_specs
 from reading import read_all, read_batches
 
 from callboard.agents.losses.prioritization import importance_weights
@@ -22,10 +23,12 @@ from callboard.replay import (
     TransitionReplay,
     WindowFormat,
     WindowWriter,
+    latest_checkpoint,
     start_server,
 )
 from callboard.replay.reading.whole_batches import chosen_environments, chosen_number
 from callboard.replay_settings import ReplaySettings
+from callboard.specs import EnvironmentSpec
 
 ENVS, STEPS, TIMESTEPS = 4, 3, 60
 LAYOUT = timestep_streams.layout(ENVS)
@@ -79,6 +82,26 @@ def test_they_hold_the_same_windows(serve, stack):
         found.append(tree.map_structure(lambda leaf, order=order: leaf[:, order], sample))
     assert len(start_of(found[0])) > 100
     tree.map_structure(np.testing.assert_array_equal, *found)
+
+
+def test_frames_are_stored_once_whatever_windows_they_are_in(serve, tmp_path):
+    """Stacks of 3 frames in windows of 3 timesteps, one to every timestep, are 5 frames each."""
+    rng = np.random.default_rng(0)
+    spec = EnvironmentSpec(dm_specs.BoundedArray((20, 20, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(5))
+    window_format = WindowFormat(timestep_streams.layout(ENVS, spec=spec), STEPS, stack=3, together=2)
+    replay = serve([reverb.Table.queue("windows", 10_000, signature=window_format.signature())])
+    writer = WindowWriter(replay, window_format, "windows")
+    template = timestep_streams.stream(ENVS, 1)[0]
+    timesteps = 80
+    for timestep in range(timesteps):
+        frames = rng.integers(256, size=(ENVS, 20, 20, 1), dtype=np.uint8)
+        writer.append(template._replace(observation=frames, first=np.full(ENVS, timestep == 0)))
+        assert writer.ready(60)
+    writer.close()
+    assert writer.items_written > 70 and ShardSaver(replay, tmp_path / "0").save()
+    stored = (latest_checkpoint(tmp_path / "0") / "chunks.tfrecord").stat().st_size
+    raw = timesteps * ENVS * 400
+    assert 0.9 * raw < stored < 1.2 * raw
 
 
 def test_sequences_keep_the_states_they_began_with(serve):
