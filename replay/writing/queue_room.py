@@ -66,7 +66,7 @@ class QueueRoom:
     def _has_room(self) -> bool:
         try:
             table = self._client.server_info(timeout=1)[self._table]
-        except reverb.errors.DeadlineExceededError:
+        except (reverb.errors.ReverbError, RuntimeError):  # No server answers; one that ends raises the latter.
             return False
         # A table that replaces its oldest items has no limit on inserts.
         return table.current_size < table.max_size or table.rate_limiter_info.max_diff > table.max_size

@@ -167,8 +167,8 @@ class SequenceWriter:
       length: transitions in a sequence (T).
       period: timesteps between the starts of consecutive sequences.
       shard: index of the replay shard.
-      waits_for_room: whether `ready` makes the actor wait for room in the queue, see `QueueRoom`; otherwise, until two
-        items are unconfirmed.
+      waits_for_room: whether `ready` makes the actor wait for room in the queue, see `QueueRoom`; otherwise, while more
+        than two items are unconfirmed.
       stack: number of frames in a stack (k).
       returns_discount: γ of the discounted returns that sequences hold; None for none.
     """

@@ -13,13 +13,13 @@ class Queue:
     """A client of a queue with one place, and a writer to it."""
 
     def __init__(self):
-        self.pending, self.size, self.looks, self.is_away = 0, 0, 0, False
+        self.pending, self.size, self.looks, self.is_away = 0, 0, 0, None
         self.limiter = SimpleNamespace(max_diff=1)
 
     def server_info(self, timeout):
         self.looks += 1
         if self.is_away:
-            raise reverb.errors.DeadlineExceededError
+            raise self.is_away
         return {"queue": SimpleNamespace(current_size=self.size, max_size=1, rate_limiter_info=self.limiter)}
 
     def flush(self, pending, milliseconds):
@@ -53,12 +53,13 @@ def test_once_items_wait_an_actor_looks_for_room_until_ten_have_not_waited(queue
     assert all(room.wait(queue, 0.1) for _ in range(30)) and queue.looks == 10
 
 
-def test_a_server_that_is_away_has_no_room(queue):
+@pytest.mark.parametrize("error", [reverb.errors.DeadlineExceededError(), RuntimeError("Socket closed")])
+def test_a_server_that_is_away_has_no_room(queue, error):
     room, queue.pending = QueueRoom(queue, "queue"), 2
     assert not room.wait(queue, 0.01)
-    queue.pending, queue.is_away = 0, True
+    queue.pending, queue.is_away = 0, error
     assert not room.wait(queue, 0.01) and queue.looks > 0
-    queue.is_away = False
+    queue.is_away = None
     assert room.wait(queue, 0.1)
 
 
