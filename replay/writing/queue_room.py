@@ -1,6 +1,7 @@
 """When a queue has room for what an actor is about to make."""
 
 import time
+from typing import Literal
 
 import reverb
 
@@ -8,8 +9,8 @@ from ..servers.handle import flushed
 
 _PROMPT_SECONDS = 0.003
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _PAUSE_GROWTH = 0.002, 0.05, 1.2
-_PROMPT_ITEMS = 10
-"""Items that a queue takes without a wait before it counts as one that actors cannot fill."""
+_TAKEN_AT_ONCE = 10
+"""Items in a row that the learner has taken from the queue at once, after which it counts as the faster side."""
 
 
 class QueueRoom:
@@ -18,7 +19,7 @@ class QueueRoom:
     What is made earlier waits in front of a full queue while the learner makes its steps: with one item to a batch,
     each actor that does so makes the weights behind all data one learner step older.
 
-    To look takes two messages.  While the queue takes items as fast as they are made, no actor looks, and one may be
+    To look takes two messages.  While the queue takes items as fast as they come, no actor looks, and one may be
     on its way while it makes the next.
 
     Args:
@@ -30,7 +31,7 @@ class QueueRoom:
         self._client = client
         self._table = table
         self._fills = False
-        self._prompt = 0
+        self._taken_at_once = 0
         self._was_full = False
 
     def wait(self, writer: reverb.TrajectoryWriter, timeout: float) -> bool:
@@ -38,14 +39,15 @@ class QueueRoom:
         if not self._fills:
             if flushed(writer, min(timeout, _PROMPT_SECONDS), max_pending=1):
                 return True
-            self._fills, self._prompt = True, 0
+            if self._room():
+                # Large items take a while to be sent.
+                return flushed(writer, timeout, max_pending=1)
+            self._fills, self._taken_at_once = True, 0
         begun = time.monotonic()
-        if not (flushed(writer, timeout, max_pending=0) and self._wait_for_room(begun + timeout)):
-            self._prompt, self._was_full = 0, True
+        if not flushed(writer, timeout, max_pending=0):
+            self._was_full = True
             return False
-        self._prompt = self._prompt + 1 if time.monotonic() - begun < _PROMPT_SECONDS else 0
-        self._fills = self._prompt < _PROMPT_ITEMS
-        return True
+        return self._wait_for_room(begun + timeout)
 
     def take_was_full(self) -> bool:
         """Returns whether the queue was full before the newest `wait`; once for each time."""
@@ -53,20 +55,26 @@ class QueueRoom:
         return was_full
 
     def _wait_for_room(self, until: float) -> bool:
-        pause = _FIRST_PAUSE_SECONDS
-        while not self._has_room():
+        room, pause = self._room(), _FIRST_PAUSE_SECONDS
+        self._taken_at_once = self._taken_at_once + 1 if room == "all" else 0
+        self._fills = self._taken_at_once < _TAKEN_AT_ONCE
+        while not room:
             self._was_full = True
             left = until - time.monotonic()
             if left <= 0:
                 return False
             time.sleep(min(pause, left))
             pause = min(_PAUSE_GROWTH * pause, _LONGEST_PAUSE_SECONDS)
+            room = self._room()
         return True
 
-    def _has_room(self) -> bool:
+    def _room(self) -> Literal["", "some", "all"]:
         try:
             table = self._client.server_info(timeout=1)[self._table]
         except (reverb.errors.ReverbError, RuntimeError):  # No server answers; one that ends raises the latter.
-            return False
+            return ""
+        if table.current_size == 0:
+            return "all"
         # A table that replaces its oldest items has no limit on inserts.
-        return table.current_size < table.max_size or table.rate_limiter_info.max_diff > table.max_size
+        has_room = table.current_size < table.max_size or table.rate_limiter_info.max_diff > table.max_size
+        return "some" if has_room else ""

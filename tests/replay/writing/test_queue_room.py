@@ -39,34 +39,41 @@ def test_no_actor_looks_at_a_queue_that_takes_items_at_once(queue):
     assert not room.take_was_full()
 
 
-def test_once_items_wait_an_actor_looks_for_room_until_ten_have_not_waited(queue):
-    room, queue.pending = QueueRoom(queue, "queue"), 2
-    assert not room.wait(queue, 0.01) and queue.looks == 0
-    queue.pending, queue.size = 0, 1
-    assert not room.wait(queue, 0.01) and queue.looks > 0
+def test_once_it_is_full_an_actor_looks_for_room_until_ten_were_taken_at_once(queue):
+    room, queue.pending, queue.size = QueueRoom(queue, "queue"), 2, 1
+    assert not room.wait(queue, 0.01) and queue.looks == 1
+    queue.pending = 0
+    assert not room.wait(queue, 0.01) and queue.looks > 1
     assert room.take_was_full() and not room.take_was_full()
     queue.size, queue.looks = 0, 0
     assert all(room.wait(queue, 0.1) for _ in range(9)) and queue.looks == 9
     queue.pending = 1
     assert not room.wait(queue, 0.01), "one on its way is one too many"
     queue.pending, queue.looks = 0, 0
-    assert all(room.wait(queue, 0.1) for _ in range(30)) and queue.looks == 10
+    assert all(room.wait(queue, 0.1) for _ in range(30)) and queue.looks == 1
+
+
+def test_items_that_are_sent_slowly_do_not_fill_a_queue(queue):
+    room, queue.pending = QueueRoom(queue, "queue"), 2
+    assert not room.wait(queue, 0.01) and queue.looks == 1
+    queue.pending, queue.looks = 1, 0
+    assert room.wait(queue, 0.01) and queue.looks == 0 and not room.take_was_full()
 
 
 @pytest.mark.parametrize("error", [reverb.errors.DeadlineExceededError(), RuntimeError("Socket closed")])
 def test_a_server_that_is_away_has_no_room(queue, error):
-    room, queue.pending = QueueRoom(queue, "queue"), 2
+    room, queue.pending, queue.size = QueueRoom(queue, "queue"), 2, 1
     assert not room.wait(queue, 0.01)
-    queue.pending, queue.is_away = 0, error
+    queue.pending, queue.size, queue.is_away = 0, 0, error
     assert not room.wait(queue, 0.01) and queue.looks > 0
     queue.is_away = None
     assert room.wait(queue, 0.1)
 
 
 def test_a_table_that_replaces_its_oldest_items_has_room(queue):
-    room, queue.pending = QueueRoom(queue, "queue"), 2
+    room, queue.pending, queue.size = QueueRoom(queue, "queue"), 2, 1
     assert not room.wait(queue, 0.01)
-    queue.pending, queue.size = 0, 1
+    queue.pending = 0
     assert not room.wait(queue, 0.01)
     queue.limiter.max_diff = 1e300
     assert room.wait(queue, 0.1)
