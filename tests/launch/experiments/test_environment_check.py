@@ -104,9 +104,14 @@ def test_what_is_not_checked(monkeypatch):
 
 def test_a_check_that_is_left_early_leaves_no_process():
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(KeyboardInterrupt), environment_check(experiment("hang@reset")) as check:
-        check.wait_until_imported()
-        os.kill(os.getpid(), signal.SIGINT)
+    # What a shell starts in the background ignores Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), environment_check(experiment("hang@reset")) as check:
+            check.wait_until_imported()
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
