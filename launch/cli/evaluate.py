@@ -1,6 +1,7 @@
 """`callboard evaluate`: plays with the policy of a run."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -114,30 +115,31 @@ def _runs(name: str) -> list[str]:
 
 def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[str, Any]:
     """Plays with the policy of a run; returns what it has reached."""
-    experiment = read_run(run, settings, known.trust)
-    from ..trained.evaluation import evaluate_run, with_evaluation_settings
+    with contextlib.redirect_stdout(sys.stderr):  # Results are alone on stdout, whatever an environment prints.
+        experiment = read_run(run, settings, known.trust)
+        from ..trained.evaluation import evaluate_run, with_evaluation_settings
 
-    experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
-    if experiment.evaluation_task is not None:
-        check_tasks(experiment, [experiment.evaluation_task])
+        experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
+        if experiment.evaluation_task is not None:
+            check_tasks(experiment, [experiment.evaluation_task])
 
-    def notify(text: str) -> None:
-        print(text, file=sys.stderr)
+        def notify(text: str) -> None:
+            print(text, file=sys.stderr)
 
-    with local_copy(run, known.checkpoint) as directory:
-        video_episodes = known.video_episodes if known.video else 0
-        result = evaluate_run(
-            experiment,
-            directory,
-            _EPISODES if known.episodes is None else known.episodes,
-            known.checkpoint,
-            video_episodes,
-            notify,
-            known.steps,
-            live=known.render is not None,
-            record=None if known.record is None else pathlib.Path(os.path.abspath(known.record)),
-            record_infos=parse_record_infos(known.record_infos),
-        )
+        with local_copy(run, known.checkpoint) as directory:
+            video_episodes = known.video_episodes if known.video else 0
+            result = evaluate_run(
+                experiment,
+                directory,
+                _EPISODES if known.episodes is None else known.episodes,
+                known.checkpoint,
+                video_episodes,
+                notify,
+                known.steps,
+                live=known.render is not None,
+                record=None if known.record is None else pathlib.Path(os.path.abspath(known.record)),
+                record_infos=parse_record_infos(known.record_infos),
+            )
     policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
     episodes = result.episodes
     returns = [episode.episode_return for episode in episodes]

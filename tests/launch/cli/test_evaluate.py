@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import imageio.v3 as imageio
+import own_callbacks
 import pytest
 from untrained_runs import DEFAULTS, SMALL, write_run
 
@@ -65,6 +66,21 @@ def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     assert main(["evaluate", path, "--evaluation-task", "30"]) == 2
     error = capsys.readouterr().err
     assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
+
+
+def test_stdout_has_nothing_but_the_scores_of_an_environment_that_prints(tmp_path, capsys, monkeypatch):
+    reset = own_callbacks.Walk.reset
+
+    def printing_reset(walk, **arguments):
+        print("a simulator's banner")
+        return reset(walk, **arguments)
+
+    monkeypatch.setattr(own_callbacks.Walk, "reset", printing_reset)
+    write_run(tmp_path / "run", options=["--env=own_callbacks:Walk", *SMALL])
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["episodes"] == 2 and "a simulator's banner" in err
 
 
 def test_evaluated_episodes_are_recorded_with_infos(tmp_path, capsys):
