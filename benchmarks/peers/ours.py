@@ -220,6 +220,8 @@ def _impala(task: str, goal: str) -> tuple[type[Impala], dict[str, Any]]:
     else:
         settings |= {"agent.unroll_length": UNROLL, "agent.batch_size": BATCH // UNROLL}
         settings["agent.network.normalize_observations"] = "false"
+        # Policy and value share all layers, as in the peers' networks.
+        settings["agent.network.head_sizes"] = "[]"
     if task == "cartpole":
         settings["agent.network.hidden_sizes"] = list(HIDDEN)
     return CountedImpala, settings
@@ -234,6 +236,7 @@ def _ppo() -> tuple[type[Ppo], dict[str, Any]]:
         "agent.minibatches": SPREAD_MINIBATCHES,
         "agent.optimizer.learning_rate": SPREAD_RATE,
         "agent.network.hidden_sizes": list(HIDDEN),
+        "agent.network.head_sizes": "[]",
     }
     return CountedPpo, settings
 

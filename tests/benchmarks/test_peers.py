@@ -122,6 +122,23 @@ def test_several_agents_learn_with_the_settings_of_all_sides(tmp_path):
     assert (run.agent.unroll_length, run.agent.epochs, run.agent.minibatches) == (50, 10, 8)
     assert run.agent.batch_size == run.actors * run.envs_per_actor == 32
     assert run.agent.network.hidden_sizes == work.HIDDEN and not run.agent.network.shared
+    assert run.agent.network.head_sizes == ()
+
+
+@pytest.mark.parametrize("task, hidden", [("cartpole", work.HIDDEN), ("images", ())])
+def test_policy_and_value_share_all_layers_where_rates_are_measured(task, hidden, tmp_path):
+    _, _, _, _, agent, *options = ours.command(task, "rate", 3, str(tmp_path))
+    network = parse_experiment(agent, {}, options).agent.network
+    assert network.hidden_sizes == hidden and network.head_sizes == ()
+
+
+@pytest.mark.parametrize("task", REPLAY)
+def test_the_networks_of_replay_are_those_of_the_peers(task, tmp_path):
+    _, _, _, _, agent, *options = ours.command(task, "rate", 3, str(tmp_path))
+    network = parse_experiment(agent, {}, options).agent.network
+    assert network.hidden_sizes == REPLAY[task].hidden
+    if task == "dqn":
+        assert network.stream_size == 0 and not network.dueling
 
 
 def test_we_run_for_the_score_as_our_recipe_says(tmp_path):
