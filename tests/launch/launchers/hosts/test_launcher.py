@@ -113,10 +113,11 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts
     assert value(run, "learner/duplicate_items") >= 1
 
 
-def test_windows_of_whole_batches_are_their_own_when_hosts_are_switched_off(hosts, tmp_path):
+@pytest.mark.parametrize("learners", [["a"], ["a", "b"]], ids=len)
+def test_windows_of_whole_batches_are_their_own_when_hosts_are_switched_off(hosts, tmp_path, learners):
     """Those with a shard and with the first learner; each window has its own priority, which outlives them."""
     hosts = hosts("a", "b", "c", share_directory=False)
-    hosts.write_cluster(learner=["a"], replay=["b", "c"], actor={"b": 1, "c": 1})
+    hosts.write_cluster(learner=learners, replay=["b", "c"], actor={"b": 1, "c": 1})
     log = tmp_path / "learned.txt"
 
     def start(name):

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import ray
 import tensorflow  # noqa: F401  (must come before `ray.init`)
+from learned_windows import SHARDS, check_priorities, learned_windows, saved, settings, updated_windows
 from ray.util.placement_group import placement_group_table
 from ray_clusters import ray_cluster
 
@@ -122,6 +123,39 @@ def test_learners_find_each_other_again(train_on, cluster):
     run.interrupt()
     assert run.wait(timeout=100) == 130, run.text()
     assert left_behind(cluster, run) == []
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+def test_windows_of_whole_batches_are_their_own_when_processes_and_a_machine_die(start, tmp_path, learners):
+    """Each window has its own priority, which outlives them."""
+    log, run_dir = tmp_path / "learned.txt", tmp_path / "run"
+    with ray_cluster(machines=3, processors=6) as cluster:
+        command = ["--launcher", "ray", "--ray-address", cluster.address, "--ray-strategy", "SPREAD"]
+        command += ["--actors", 2, "--replay-shards", 2, "--learners", learners, "--run-dir", run_dir]
+        run = start("train", "numbered:LoggedApex", *command, *settings(log))
+        run.wait_for_steps(100, "learner_steps")
+        run.wait_until(lambda: len(saved(run_dir, 1)) >= 2 and list((run_dir / "checkpoints").glob("0*")), timeout=100)
+        before = updated_windows(run_dir, 1)
+        assert before
+
+        def continues(node, begun):
+            run.wait_until(lambda: lives(run, node) > begun, timeout=100)
+            run.wait_for_steps(run.rows()[-1]["learner_steps"] + 100, "learner_steps")
+
+        for node in ("replay/1", f"learner/{learners - 1}"):
+            os.kill(run.pid_of(node), signal.SIGKILL)
+            continues(node, 1)
+        assert before <= (before := updated_windows(run_dir, 1))
+        begun = lives(run, "replay/1")
+        cluster.remove_node(machine_of(cluster, run, "replay/1"), allow_graceful=False)
+        continues("replay/1", begun)
+        assert before <= updated_windows(run_dir, 1)
+        run.interrupt()
+        assert run.wait(timeout=100) == 130, run.text()
+        assert left_behind(cluster, run) == []
+    origins = learned_windows(log)
+    for shard in SHARDS:
+        check_priorities(origins, run_dir, shard)
 
 
 def own_clusters():
