@@ -10,6 +10,7 @@ import tree
 from ...data import ItemInfo
 from ..servers.handle import ReplayHandle
 from ..writing.per_environment_writers import ReplayItem
+from .read_ahead import read_ahead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,7 @@ def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) 
             mass=mass,
         )
 
-    return items.batch(blocks * block, drop_remainder=True).map(describe)
+    return read_ahead(items.batch(blocks * block, drop_remainder=True).map(describe), 0)
 
 
 def sampled_items_spec(signature: ReplayItem, batch: int) -> SampledItems:

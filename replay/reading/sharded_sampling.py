@@ -16,6 +16,7 @@ from ..item_format import ItemFormat
 from ..servers.handle import ReplayHandle
 from .batch_reader import BatchReader
 from .elements import Elements, rebuilt_if_changed
+from .read_ahead import read_ahead
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
 from .split_batches import split_batches
 from .whole_batches import chosen_of, looked_up
@@ -78,7 +79,7 @@ def sampled_dataset(
         sample = item_format.read(batch.item)._replace(info=batch.info)
         return sample if updates_per_call == 1 else split_batches(sample, updates_per_call)
 
-    return sampled.map(read).prefetch(1)
+    return read_ahead(sampled.map(read), 1)
 
 
 def sharded_dataset(table: SampledTable, shards: int, batch: int, updates_per_call: int = 1) -> tf.data.Dataset:

@@ -1,6 +1,7 @@
 """Frequencies of sampling, and the weights that correct for them, with real servers."""
 
 import functools
+import time
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from slow_cases import slow_but
 
 from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import Priorities
-from callboard.replay import PriorityUpdater, WindowFormat, WindowWriter, sampled_dataset
+from callboard.replay import Elements, PriorityUpdater, WindowFormat, WindowWriter, sampled_dataset
 
 ALPHA = 0.6
 
@@ -74,6 +75,21 @@ def test_items_are_sampled_in_proportion_to_their_updated_priorities(serve):
     assert expected.min() > 2
     result = scipy.stats.chisquare([observed.get(key, 0) for key in keys], expected * counts.sum() / expected.sum())
     assert result.pvalue > 1e-4
+
+
+@pytest.mark.parametrize("updates_per_call, elements", [(1, 3), (8, 2)])
+def test_no_more_is_sampled_ahead_than_a_few_elements(serve, updates_per_call, elements):
+    """Samples that wait for the learner were drawn by old priorities."""
+    layout = timestep_streams.layout(envs=10)
+    replay = serve([table(layout)])
+    fill(replay, layout, 101, None)
+    sampled = sampled_dataset(replay, WindowFormat(layout, 1), "replay", 128, ALPHA, updates_per_call=updates_per_call)
+    batches = iter(Elements(sampled))
+    for _ in range(5):
+        next(batches)
+        time.sleep(0.2)
+    completed = replay.client().server_info()["replay"].rate_limiter_info.sample_stats.completed
+    assert completed / 128 / updates_per_call - 5 < elements + 0.1
 
 
 def test_an_exponent_of_zero_draws_evenly(serve):
