@@ -67,7 +67,9 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     normalize_advantages: bool = True
     normalize_rewards: bool = True
     target_kl: PositiveFloat | None = None
-    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-4, epsilon=1e-5, max_gradient_norm=0.5)
+    optimizer: OptimizerSettings = OptimizerSettings(
+        learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-5, max_gradient_norm=0.5
+    )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
     )
