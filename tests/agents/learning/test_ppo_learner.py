@@ -37,6 +37,7 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
             "max_policy_lag": 1,
             "clip_decay": True,
             "optimizer.learning_rate": 0.1,
+            "optimizer.learning_rate_decay": True,
         },
     )
     rng = np.random.default_rng(0)

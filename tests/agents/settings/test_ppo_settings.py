@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "std_from_observation": False,
         "optimizer.name": "adam",
         "optimizer.learning_rate": 3e-4,
-        "optimizer.learning_rate_decay": True,
+        "optimizer.learning_rate_decay": False,
         "optimizer.epsilon": 1e-5,
         "optimizer.rmsprop_decay": 0.99,
         "optimizer.max_gradient_norm": 0.5,
