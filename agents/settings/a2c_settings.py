@@ -48,7 +48,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
     normalize_advantages: bool = False
     normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
-        name="adam", learning_rate=1e-3, epsilon=1e-5, max_gradient_norm=0.5
+        name="adam", learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-5, max_gradient_norm=0.5
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(256, 256)

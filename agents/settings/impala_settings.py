@@ -61,7 +61,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     lambda_: UnitInterval = 0.95
     normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
-        name="adam", learning_rate=1e-3, epsilon=1.6e-3, max_gradient_norm=80.0
+        name="adam", learning_rate=4e-4, epsilon=1.6e-3, max_gradient_norm=80.0
     )
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=256, head_sizes=(256, 256)

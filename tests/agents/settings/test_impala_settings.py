@@ -29,7 +29,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "normalize_rewards": True,
         "normalization_discount": None,
         "optimizer.name": "adam",
-        "optimizer.learning_rate": 1e-3,
+        "optimizer.learning_rate": 4e-4,
         "optimizer.learning_rate_decay": True,
         "optimizer.epsilon": 1.6e-3,
         "optimizer.rmsprop_decay": 0.99,
