@@ -79,7 +79,7 @@ def test_items_are_sampled_in_proportion_to_their_updated_priorities(serve):
 
 @pytest.mark.parametrize("updates_per_call, elements", [(1, 3), (8, 2)])
 def test_no_more_is_sampled_ahead_than_a_few_elements(serve, updates_per_call, elements):
-    """Samples that wait for the learner were drawn by old priorities."""
+    """Samples that wait for the learner were sampled by old priorities."""
     layout = timestep_streams.layout(envs=10)
     replay = serve([table(layout)])
     fill(replay, layout, 101, None)
