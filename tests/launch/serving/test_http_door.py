@@ -249,6 +249,7 @@ def test_more_episodes_and_connections_than_there_are_places():
         status, answer = send(served.url, {**BEGIN, "episode": "c"})
         assert (status, answer["code"]) == (503, "full")
         host, port = served.url.removeprefix("http://").split(":")
+        time.sleep(1.0)  # The connections of the requests so far are closed in another thread.
         held = [socket.create_connection((host, int(port))) for _ in range(34)]
         with pytest.raises((OSError, urllib.error.URLError)):
             send(served.url, BEGIN)
