@@ -1,6 +1,7 @@
 """Means, minima, maxima and distributions of the metrics of the newest episodes."""
 
 import collections
+import itertools
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ E = TypeVar("E", WatchedEpisode, MultiAgentEpisode)
 
 
 class EpisodeValues(NamedTuple):
-    """Metrics of episodes of one task, as nodes report them; plain Python values only."""
+    """Metrics of successive episodes of one task, as nodes report them; plain Python values only."""
 
     task: Task
     values: dict[str, list[float]]
@@ -24,13 +25,15 @@ class EpisodeValues(NamedTuple):
 
 
 def report_episodes(episodes: Iterable[WatchedEpisode]) -> list[EpisodeValues]:
-    """Returns what a node reports about episodes that have ended."""
-    by_task: dict[str, EpisodeValues] = {}
-    for episode in episodes:
-        of_task = by_task.setdefault(_key(episode.task), EpisodeValues(episode.task, {}))
-        for name, value in episode.values.items():
-            of_task.values.setdefault(name, []).append(value)
-    return list(by_task.values())
+    """Returns what a node reports about episodes that have ended, in their order."""
+    reported: list[EpisodeValues] = []
+    for _, successive in itertools.groupby(episodes, lambda episode: _key(episode.task)):
+        for number, episode in enumerate(successive):
+            if number == 0:
+                reported.append(EpisodeValues(episode.task, {}))
+            for name, value in episode.values.items():
+                reported[-1].values.setdefault(name, []).append(value)
+    return reported
 
 
 class MetricWindows:

@@ -242,6 +242,17 @@ def test_nothing_is_answered_without_the_token():
         assert send(served.url, BEGIN)[0] == 200
 
 
+def is_open(connection):
+    """Whether the other side has not closed a connection over which nothing comes."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def test_more_episodes_and_connections_than_there_are_places():
     with opened(places=2) as served:
         for name in "ab":
@@ -251,15 +262,17 @@ def test_more_episodes_and_connections_than_there_are_places():
         host, port = served.url.removeprefix("http://").split(":")
         held = []
 
-        def is_full():
+        def all_are_held():
             # Connections of requests before, which count until they are closed, may have kept some of these out.
             held.extend(socket.create_connection((host, int(port))) for _ in range(34))
-            try:
-                return send(served.url, BEGIN) is None
-            except (OSError, urllib.error.URLError):
-                return True
+            time.sleep(0.1)
+            number = sum(map(is_open, held))
+            assert number <= 34
+            return number == 34
 
-        assert wait_until(is_full, 10.0)
+        assert wait_until(all_are_held, 10.0)
+        with pytest.raises((OSError, urllib.error.URLError)):
+            send(served.url, BEGIN)
         for connection in held:
             connection.close()
         client = PolicyClient(served.url, TOKEN, patience=5.0)

@@ -8,11 +8,17 @@ def episode(env=0, task=None, **values):
     return WatchedEpisode(env, task, {name.replace("__", "/"): value for name, value in values.items()})
 
 
-def test_a_report_groups_episodes_by_task():
+def test_a_report_groups_successive_episodes_of_a_task():
     easy, hard = {"size": 1}, {"size": 2}
-    episodes = [episode(0, easy, a=1.0, b=2.0), episode(1, hard, a=3.0), episode(2, {"size": 1}, a=5.0)]
+    episodes = [episode(0, easy, a=1.0, b=2.0), episode(1, {"size": 1}, a=5.0), episode(2, hard, a=3.0)]
     assert report_episodes(episodes) == [(easy, {"a": [1.0, 5.0], "b": [2.0]}), (hard, {"a": [3.0]})]
     assert report_episodes([]) == []
+
+
+def test_a_report_keeps_the_order_of_episodes_where_the_task_changes():
+    easy, hard = {"size": 1}, {"size": 2}
+    episodes = [episode(0, easy, a=1.0), episode(1, hard, a=3.0), episode(2, easy, a=5.0)]
+    assert report_episodes(episodes) == [(easy, {"a": [1.0]}), (hard, {"a": [3.0]}), (easy, {"a": [5.0]})]
 
 
 def test_mean_minimum_and_maximum_of_the_newest_hundred_episodes():
