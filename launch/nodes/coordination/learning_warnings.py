@@ -68,12 +68,13 @@ class _Lasting:
 
 
 class _Entropy:
-    """Whether the entropy has collapsed while the return is no better than at first."""
+    """Whether the entropy has collapsed while the return is no better than at first, or less than half of its best."""
 
     def __init__(self, names: Callable[[str], str], largest: float):
         self._names = names
         self._largest = largest
         self._first: list[float] = []
+        self._best = -math.inf
         self._low = 0
 
     def __call__(self, row: Row) -> str:
@@ -81,13 +82,22 @@ class _Entropy:
         if entropy is None or found is None:
             return ""
         self._first = [*self._first, found][:3]
+        self._best = max(self._best, found)
         self._low = self._low + 1 if entropy < _SMALL_ENTROPY * self._largest else 0
         first = sum(self._first) / len(self._first)
-        if self._low < _ROWS or found > first + 0.1 * max(1.0, abs(first)):
+        small = 0.1 * max(1.0, abs(first))
+        if self._low < _ROWS:
+            return ""
+        if found <= first + small:
+            problem, remedy = "is no better than at first", "a larger agent.entropy_cost"
+        elif found < self._best - max(small, 0.5 * (self._best - first)):
+            problem = f"has fallen from {self._best:.3g} to {found:.3g}"
+            remedy = "a lower agent.optimizer.learning_rate, or a larger agent.entropy_cost"
+        else:
             return ""
         return (
-            f"{self._names('learner/entropy')} is {entropy:.2g} of at most {self._largest:.2g}, and the return is no "
-            f"better than at first: the policy no longer explores; try a larger agent.entropy_cost"
+            f"{self._names('learner/entropy')} is {entropy:.2g} of at most {self._largest:.2g}, and the return "
+            f"{problem}: the policy no longer explores; try {remedy}"
         )
 
 

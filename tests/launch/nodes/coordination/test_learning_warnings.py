@@ -42,6 +42,12 @@ PROVOKED = {
         {"learner/entropy": 0.001, "actor/episode_return": lambda number: 9.5 * number},
         r"learner/entropy is 0.001 of at most 0.69, .*no better than at first.* try a larger agent.entropy_cost",
     ),
+    "lost policy": (
+        "impala",
+        {"learner/entropy": 0.001, "actor/episode_return": lambda number: 400.0 if number == 5 else number * 5.0},
+        {"learner/entropy": 0.001, "actor/episode_return": lambda number: 400.0 if number == 5 else number * 15.0},
+        r"learner/entropy is 0.001 .* has fallen from 400 to 100: .* try a lower agent.optimizer.learning_rate, or",
+    ),
     "temperature": (
         "sac",
         {"learner/temperature": lambda number: 1.1**number},
