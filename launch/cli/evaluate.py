@@ -1,7 +1,6 @@
 """`callboard evaluate`: plays with the policy of a run."""
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ from ..run_directory.remote_storage import is_url, local_copy
 from ..runs.live_view import check_display
 from .command_parser import CommandParser
 from .experiment_options import split_options
+from .quiet_stdout import stdout_to_stderr
 from .run_arguments import add_run_arguments, read_run
 
 _EPISODE = "evaluator/episode/"
@@ -115,7 +115,7 @@ def _runs(name: str) -> list[str]:
 
 def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[str, Any]:
     """Plays with the policy of a run; returns what it has reached."""
-    with contextlib.redirect_stdout(sys.stderr):  # Results are alone on stdout, whatever an environment prints.
+    with stdout_to_stderr():  # Results are alone on stdout, whatever an environment prints.
         experiment = read_run(run, settings, known.trust)
         from ..trained.evaluation import evaluate_run, with_evaluation_settings
 

@@ -2,9 +2,10 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import imageio.v3 as imageio
-import own_callbacks
 import pytest
 from untrained_runs import DEFAULTS, SMALL, write_run
 
@@ -68,19 +69,21 @@ def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
 
 
-def test_stdout_has_nothing_but_the_scores_of_an_environment_that_prints(tmp_path, capsys, monkeypatch):
-    reset = own_callbacks.Walk.reset
-
-    def printing_reset(walk, **arguments):
-        print("a simulator's banner")
-        return reset(walk, **arguments)
-
-    monkeypatch.setattr(own_callbacks.Walk, "reset", printing_reset)
-    write_run(tmp_path / "run", options=["--env=own_callbacks:Walk", *SMALL])
-    capsys.readouterr()
-    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["episodes"] == 2 and "a simulator's banner" in err
+@pytest.mark.parametrize("command", ["evaluate", "check"])
+def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_path, command):
+    write_run(tmp_path / "run", options=["--env=printing_environment:PrintingWalk", *SMALL])
+    options = {"evaluate": [str(tmp_path / "run"), "--episodes", "2"], "check": ["printing_environment:PrintingWalk"]}
+    ended = subprocess.run(
+        [sys.executable, "-m", "callboard", command, *options[command], "--json"],
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)
+    if command == "evaluate":
+        for language in ("Python", "C", "a system call"):
+            assert f"printed by {language}\n" in ended.stderr
 
 
 def test_evaluated_episodes_are_recorded_with_infos(tmp_path, capsys):

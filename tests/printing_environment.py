@@ -1,0 +1,16 @@
+"""An environment that prints on stdout, as simulators do."""
+
+import ctypes
+import os
+
+import own_callbacks
+
+
+class PrintingWalk(own_callbacks.Walk):
+    """Prints at each reset."""
+
+    def reset(self, **arguments):
+        print("printed by Python")
+        ctypes.CDLL(None).printf(b"printed by C\n")
+        os.write(1, b"printed by a system call\n")
+        return super().reset(**arguments)
