@@ -2,6 +2,7 @@
 
 import collections
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ _HIGH_TEMPERATURE = 10.0
 _LARGE_VALUE = 10.0
 _LONG_LAG = 10.0
 _EVALUATIONS = 2
+_SMALL_GAIN = 0.1
 
 Row = Mapping[str, float]
 
@@ -68,13 +70,12 @@ class _Lasting:
 
 
 class _Entropy:
-    """Whether the entropy has collapsed while the return is no better than at first, or less than half of its best."""
+    """Whether the entropy has collapsed while the return is no better than at first."""
 
     def __init__(self, names: Callable[[str], str], largest: float):
         self._names = names
         self._largest = largest
         self._first: list[float] = []
-        self._best = -math.inf
         self._low = 0
 
     def __call__(self, row: Row) -> str:
@@ -82,22 +83,44 @@ class _Entropy:
         if entropy is None or found is None:
             return ""
         self._first = [*self._first, found][:3]
-        self._best = max(self._best, found)
         self._low = self._low + 1 if entropy < _SMALL_ENTROPY * self._largest else 0
         first = sum(self._first) / len(self._first)
-        small = 0.1 * max(1.0, abs(first))
-        if self._low < _ROWS:
-            return ""
-        if found <= first + small:
-            problem, remedy = "is no better than at first", "a larger agent.entropy_cost"
-        elif found < self._best - max(small, 0.5 * (self._best - first)):
-            problem = f"has fallen from {self._best:.3g} to {found:.3g}"
-            remedy = "a lower agent.optimizer.learning_rate, or a larger agent.entropy_cost"
-        else:
+        if self._low < _ROWS or found > first + 0.1 * max(1.0, abs(first)):
             return ""
         return (
-            f"{self._names('learner/entropy')} is {entropy:.2g} of at most {self._largest:.2g}, and the return "
-            f"{problem}: the policy no longer explores; try {remedy}"
+            f"{self._names('learner/entropy')} is {entropy:.2g} of at most {self._largest:.2g}, and the return is no "
+            f"better than at first: the policy no longer explores; try a larger agent.entropy_cost"
+        )
+
+
+class _Fallen:
+    """Whether more than half of what had been gained is lost again, each as a median of rows."""
+
+    def __init__(self, names: Callable[[str], str], optimizer: str):
+        self._names = names
+        self._optimizer = optimizer
+        self._last: collections.deque[float] = collections.deque(maxlen=_ROWS)
+        self._lowest = math.inf
+        self._before = math.inf
+        self._best = -math.inf
+
+    def __call__(self, row: Row) -> str:
+        found = row.get(self._names("actor/episode_return"))
+        if found is None:
+            return ""
+        self._last.append(found)
+        if len(self._last) < _ROWS:
+            return ""
+        now = statistics.median(self._last)
+        self._lowest = min(self._lowest, now)
+        if now > self._best:
+            self._best, self._before = now, self._lowest
+        gained = self._best - self._before
+        if gained < max(_SMALL_GAIN, 0.5 * abs(self._before)) or self._best - now < 0.5 * gained:
+            return ""
+        return (
+            f"{self._names('actor/episode_return')} has fallen from {self._best:.3g} to {now:.3g}, and was "
+            f"{self._before:.3g} before: learning is unstable; try a lower agent.{self._optimizer}.learning_rate"
         )
 
 
@@ -189,6 +212,10 @@ def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
     if hasattr(agent, "queue_batches") and not hasattr(agent, "clip"):
         metric = names("learner/policy_lag")
         checks.append(_Lasting(metric, _lag(metric, agent.batch_size)))
+    trained = next((field for field in ("optimizer", "critic_optimizer") if hasattr(agent, field)), None)
+    # Returns also fall where tasks become harder, or other policies better.
+    if trained is not None and not policy_run.policy and not policy_run.experiment.curriculum:
+        checks.append(_Fallen(names, trained))
     if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks

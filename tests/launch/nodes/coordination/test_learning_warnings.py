@@ -42,11 +42,11 @@ PROVOKED = {
         {"learner/entropy": 0.001, "actor/episode_return": lambda number: 9.5 * number},
         r"learner/entropy is 0.001 of at most 0.69, .*no better than at first.* try a larger agent.entropy_cost",
     ),
-    "lost policy": (
-        "impala",
-        {"learner/entropy": 0.001, "actor/episode_return": lambda number: 400.0 if number == 5 else number * 5.0},
-        {"learner/entropy": 0.001, "actor/episode_return": lambda number: 400.0 if number == 5 else number * 15.0},
-        r"learner/entropy is 0.001 .* has fallen from 400 to 100: .* try a lower agent.optimizer.learning_rate, or",
+    "return": (
+        "apex",
+        {"actor/episode_return": lambda number: 20.0 if number < 13 else 400.0 if number < 28 else 100.0},
+        {"actor/episode_return": lambda number: 20.0 if number < 13 else 400.0 if number < 28 else 250.0},
+        r"actor/episode_return has fallen from 400 to 100, and was 20 before: learning is unstable; try a lower agent",
     ),
     "temperature": (
         "sac",
@@ -105,3 +105,10 @@ def test_the_remedy_fits_what_is_set_already(tmp_path):
     assert "try a larger agent.optimizer.max_gradient_norm" in ppo[0]
     apex = lines_of(warnings_of(tmp_path, "apex", normalize_rewards=False), {"learner/gradient_norm": 65_000.0})
     assert "try agent.normalize_rewards true" in apex[0]
+
+
+def test_a_return_that_falls_as_tasks_become_harder_is_no_warning(tmp_path):
+    stages = [{"task": {"length": 2}}, {"task": {"length": 9}, "steps": 50_000}]
+    experiment = Experiment("apex", env="own_callbacks:Walk", max_steps=100_000, curriculum=stages)
+    run = Run.of(experiment, check_experiment(experiment), RunDirectory(tmp_path))
+    assert not lines_of(LearningWarnings(run), PROVOKED["return"][1])
