@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 
 import own_callbacks
 
@@ -11,6 +12,7 @@ class PrintingWalk(own_callbacks.Walk):
 
     def reset(self, **arguments):
         print("printed by Python")
+        sys.__stdout__.write("printed by Python past sys.stdout\n")
         ctypes.CDLL(None).printf(b"printed by C\n")
         os.write(1, b"printed by a system call\n")
         return super().reset(**arguments)

@@ -82,7 +82,7 @@ def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_pa
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)
     if command == "evaluate":
-        for language in ("Python", "C", "a system call"):
+        for language in ("Python", "Python past sys.stdout", "C", "a system call"):
             assert f"printed by {language}\n" in ended.stderr
 
 
