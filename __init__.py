@@ -42,8 +42,10 @@ __all__ = [
     "tune",
 ]
 
-# TensorFlow and Courier read it when they are imported, which happens later; a level that is set already remains.
+# TensorFlow and Courier read these when they are imported, which happens later; a value that is set already remains.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# TensorFlow itself uses oneDNN, whose convolutions are three times as fast, only on processors with AVX-512.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.

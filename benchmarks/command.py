@@ -1,15 +1,11 @@
 """The command `callboard-bench`."""
 
 import argparse
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
-
-# Set before TensorFlow is imported, which would otherwise print messages.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from ..errors import CallboardError, unknown
 from ..launch.cli.seed_series import parse_seeds

@@ -38,7 +38,8 @@ class NetworkSettings:
       filters: convolutions of the torso conv, such as [[32, 8, 4], [64, 4, 2]]; channels, kernel size and stride.
       image_features: units of the layer after the convolutions; None for 512 of conv and nature, and 256 of impala.
       precision: what torsos by name compute in: float32, bfloat16, or bfloat16_on_gpu, which is float32 in processes
-        without a GPU.  Weights, features, cores and heads are float32.
+        without a GPU.  bfloat16 is float32 on CPUs without AVX-512, see `precision`.  Weights, features, cores and
+        heads are float32.
       image_activation: activation of the torsos for images; None for that of the MLPs in conv, and relu in the others.
       image_initializer: how the weights of the torsos for images begin, but for those of a ResNet; None for the
         torso's own way.

@@ -1,15 +1,20 @@
 """Torsos that compute in bfloat16, with Keras's mixed precision."""
 
+import functools
 from typing import Literal
 
 import tensorflow as tf
 
 from ..data import Nest
+from ..tracing_lock import TRACING
 
 _Layer = tf.keras.layers.Layer
 
 Precision = Literal["float32", "bfloat16", "bfloat16_on_gpu"]
-"""What torsos compute in; `bfloat16_on_gpu` is float32 in a process that has no GPU."""
+"""What torsos compute in; `bfloat16_on_gpu` is float32 in a process that has no GPU.
+
+`bfloat16` is float32 where TensorFlow has oneDNN on and the processor does not compute in bfloat16: without AVX-512.
+"""
 
 
 def with_precision(torso: tf.keras.layers.Layer, precision: Precision) -> tf.keras.layers.Layer:
@@ -17,7 +22,30 @@ def with_precision(torso: tf.keras.layers.Layer, precision: Precision) -> tf.ker
     on_gpu = precision == "bfloat16_on_gpu" and bool(tf.config.list_logical_devices("GPU"))
     if not (precision == "bfloat16" or on_gpu) or not any(isinstance(part, _Layer) for part in torso.submodules):
         return torso
+    if not _compiles_bfloat16():
+        return torso
     return MixedPrecisionTorso(torso)
+
+
+@functools.cache
+def _compiles_bfloat16() -> bool:
+    """Returns whether compiled layers run in bfloat16 in this process.
+
+    With oneDNN on, TensorFlow's graph optimizer fuses the operations of a layer, and on CPUs without AVX-512 there is
+    no fused kernel for bfloat16: convolutions fail, and matrix products of some sizes end the process.
+    """
+
+    def layer(image: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(image, image, 1, "VALID"), bias))
+
+    with tf.init_scope(), TRACING:
+        image, bias = tf.ones((1, 1, 1, 1), tf.bfloat16), tf.ones((1,), tf.bfloat16)
+        compiled = tf.function(layer, autograph=False).get_concrete_function(image, bias)
+        try:
+            compiled(image, bias)
+        except tf.errors.OpError:
+            return False
+    return True
 
 
 class MixedPrecisionTorso(tf.keras.layers.Layer):

@@ -1,6 +1,7 @@
 """The names that are imported from `callboard` itself."""
 
 import importlib
+import os
 import subprocess
 import sys
 
@@ -36,6 +37,15 @@ def test_importing_callboard_imports_nothing_large():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("given, found", [(None, "1"), ("0", "0")])
+def test_importing_callboard_turns_onednn_on_unless_it_is_set(given, found):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"}
+    environment |= {} if given is None else {"TF_ENABLE_ONEDNN_OPTS": given}
+    code = "import callboard, os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{found}\n", done.stderr
 
 
 def test_names_of_earlier_versions_are_those_of_today():

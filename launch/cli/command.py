@@ -51,7 +51,6 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, which is 2 if the user has to fix something first."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     search_working_directory()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())

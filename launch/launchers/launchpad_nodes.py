@@ -220,7 +220,6 @@ class SupervisingNode(GraphNode):
             return
         launcher = LaunchpadLauncher("local_mt" if launch_type in _ONE_PROCESS else "local_mp")
         launcher.check(self._run.experiment)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         if launcher.in_this_process:
             prepare_devices(device_names(self._run.experiment.learner_devices))
         files = contextlib.ExitStack()

@@ -1,12 +1,17 @@
 """Torsos in bfloat16: what is computed in which precision, and how much the results differ."""
 
 import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
 
+from callboard.networks import precision
 from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.network_settings import PolicyValueNetworkSettings
@@ -63,6 +68,19 @@ def test_layers_compute_in_bfloat16_with_weights_in_float32():
     layers = [part for part in torso.submodules if isinstance(part, tf.keras.layers.Layer)]
     assert {layer.compute_dtype for layer in layers} == {"bfloat16"}
     assert {variable.dtype for variable in torso.variables} == {tf.float32}
+
+
+def test_compiled_layers_run_with_onednn():
+    # On CPUs without AVX-512 there are no kernels in bfloat16 for what it fuses.
+    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"}
+    command = [sys.executable, pathlib.Path(__file__).with_name("compiled_bfloat16.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_compiled_layers_do_not_run_in_bfloat16_they_are_float32(monkeypatch):
+    monkeypatch.setattr(precision, "_compiles_bfloat16", lambda: False)
+    assert not isinstance(make_torso(IMAGE, "nature", precision="bfloat16"), MixedPrecisionTorso)
 
 
 def test_without_a_gpu_bfloat16_on_gpu_is_float32():

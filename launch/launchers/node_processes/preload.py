@@ -4,10 +4,6 @@ Nothing here may touch a TensorFlow device or start a thread, because nodes are 
 module.
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import courier  # noqa: F401
 import gymnasium  # noqa: F401
 import launchpad  # noqa: F401

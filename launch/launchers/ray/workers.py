@@ -14,8 +14,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import cloudpickle
 import ray
 from launchpad.address import AbstractAddressBuilder
