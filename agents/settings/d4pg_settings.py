@@ -46,7 +46,7 @@ class DistributionalCriticSettings(ObservationSettings, RewardSettings, BoundedA
     target_update_period: PositiveInt = 100
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
-    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=256.0)
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=256.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(400, 300), activation="relu")
 
 

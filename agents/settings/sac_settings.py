@@ -61,5 +61,5 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
     temperature_optimizer: OptimizerSettings = _ADAM
-    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=256.0)
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=256.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256), activation="relu")

@@ -54,5 +54,5 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
-    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=100.0)
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=100.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(400, 300), activation="relu")

@@ -1,6 +1,7 @@
 """Files of others: functions that they name are not executed unless they are meant to be."""
 
 import functools
+import logging
 import os
 import subprocess
 import sys
@@ -12,6 +13,13 @@ from slow_cases import slow_but
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.named_objects import check_usable, import_object, nameable
+
+
+@pytest.fixture(autouse=True)
+def same_logging(monkeypatch):
+    # numpy.distutils replaces the class of the root logger, by one that takes no `exc_info`.
+    monkeypatch.setattr(logging.root, "__class__", type(logging.root))
+
 
 RUN = "agent: {name: impala}\nenv: 'subprocess:getoutput'\nenv_options: {cmd: 'touch executed'}\n"
 

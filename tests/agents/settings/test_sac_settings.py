@@ -36,7 +36,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "target_entropy": None,
         **{f"{optimizer}.{name}": value for optimizer in OPTIMIZERS for name, value in ADAM.items()},
         "replay.size": 1_000_000,
-        "replay.min_size": 10_000,
+        "replay.min_size": 1000,
         "replay.samples_per_insert": 256.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,

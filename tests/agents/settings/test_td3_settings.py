@@ -35,7 +35,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "target_update_rate": 0.005,
         **{f"{part}_optimizer.{name}": value for part in ("actor", "critic") for name, value in ADAM.items()},
         "replay.size": 1_000_000,
-        "replay.min_size": 10_000,
+        "replay.min_size": 1000,
         "replay.samples_per_insert": 100.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
