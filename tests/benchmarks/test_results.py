@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import shutil
 import types
 
 import pytest
@@ -11,6 +13,8 @@ from callboard.benchmarks.command import main
 from callboard.benchmarks.harness import BENCHMARKS, Case, run_case
 from callboard.benchmarks.report import compare, markdown, update_page
 from callboard.benchmarks.results import CaseResult, load, new_result, spread
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_quartiles_lie_between_measurements():
@@ -57,6 +61,13 @@ def test_a_result_comes_back_from_its_file(tmp_path):
     (tmp_path / "other.json").write_text(json.dumps({"rows": []}))
     assert load(path) == load(tmp_path) == [before]
     assert before.machine["cores"] >= 1 and before.versions["tensorflow"]
+
+
+def test_the_page_shows_the_results_that_are_kept(tmp_path, capsys):
+    page = tmp_path / "benchmarks.md"
+    shutil.copy(ROOT / "docs" / page.name, page)
+    assert main(["plot", "--docs", str(tmp_path)]) == 0, capsys.readouterr().err
+    assert page.read_text() == (ROOT / "docs" / page.name).read_text()
 
 
 def test_only_what_is_beyond_the_spread_is_a_change():
