@@ -184,7 +184,6 @@ def test_a_session_in_another_thread_is_iterated_over_to_the_end_of_the_run(expe
     assert outcome.score is not None and results[-1].score == outcome.score
 
 
-@pytest.mark.slow
 def test_changes_of_settings_survive_the_session(experiment, said):
     with Session(experiment, "inline", Quiet(said)) as session:
         session.update(entropy_cost=0.5, **{"optimizer.learning_rate": 1e-30})

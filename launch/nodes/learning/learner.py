@@ -166,6 +166,13 @@ class LearnerNode(ReportingNode):
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
+        # The coordinator has answered, so what a session had changed before is known.
+        self._take_settings()
+        if self._steps and getattr(prepared.learner, "continue_decay", bool)() and self._rank == 0:
+            self.context.notify(
+                "the learning rate continues where it was, and rises to that of the longer run within a tenth of the "
+                "steps that are left"
+            )
 
         progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
 
@@ -193,6 +200,10 @@ class LearnerNode(ReportingNode):
 
     def between_steps(self) -> None:
         super().between_steps()
+        self._take_settings()
+
+    def _take_settings(self) -> None:
+        """Takes settings that a session has changed."""
         control = self.reporter.state.control
         if control.version != self._changes:
             self._changes = control.version

@@ -110,11 +110,6 @@ def prepare_learner(
             shared_steps = tf.Variable(steps, trainable=False, dtype=tf.int64)
         share_first_learners_state(strategy, rank, {**modules, "steps": shared_steps})
         steps = int(shared_steps.numpy())
-    if steps and getattr(learner, "continue_decay", bool)() and rank == 0:
-        context.notify(
-            "the learning rate continues where it was, and rises to that of the longer run within a tenth of the steps "
-            "that are left"
-        )
     frozen.remember(variables)
     layout = trace_layout(agent, run.layout, networks)
     return PreparedLearner(learner, policy, variables, modules, live, frozen, strategy, layout, steps)

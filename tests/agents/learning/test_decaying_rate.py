@@ -109,3 +109,13 @@ def test_ppo_continues_from_its_last_rate(decays):
     if decays:
         assert float(learner._learning_rate(100)) == pytest.approx(0.001, abs=0.01)
         assert float(learner._learning_rate(111)) == pytest.approx(0.1 * (1 - 111 / 200), abs=1e-6)
+
+
+def test_a_rate_that_is_changed_while_it_rises_changes_by_as_much():
+    rate = tf.Variable(0.1)
+    schedule = DecayingRate(rate, 100)
+    assert schedule.continue_from(50, 0.01)
+    before = np.array([schedule(step) for step in range(50, 100)])
+    rate.assign(1e-6)
+    np.testing.assert_allclose([schedule(step) for step in range(50, 100)], 1e-5 * before, rtol=1e-4)
+    assert before.min() >= 0.0
