@@ -13,12 +13,12 @@ from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .reward_settings import RewardSettings
 
-_ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
+_ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
 class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
-    """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C) where it states one.
+    """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C), and those of the authors' later code.
 
     docs/defaults.md compares all defaults with the paper's.
 
@@ -42,7 +42,7 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
       network: see `ActorCriticSettings`.
     """
 
-    batch_size: PositiveInt = 100
+    batch_size: PositiveInt = 256
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
@@ -54,5 +54,5 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
-    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=100.0)
-    network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(400, 300), activation="relu")
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=256.0)
+    network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256), activation="relu")

@@ -101,7 +101,7 @@ def test_policy_and_targets_move_at_every_other_step_and_the_critics_at_all(upda
     "settings, message",
     [
         ({"policy_delay": 0}, "agent.policy_delay must be a whole number of at least 1, not 0"),
-        ({"replay.size": 50, "replay.min_size": 50}, "smaller than a batch of 100"),
+        ({"replay.size": 50, "replay.min_size": 50}, "smaller than a batch of 256"),
         ({"network.torso": "resnet8"}, "td3 does not train the statistics of batch normalization"),
     ],
 )

@@ -9,7 +9,7 @@ from callboard.nested_settings import from_values
 
 ADAM = {
     "name": "adam",
-    "learning_rate": 1e-3,
+    "learning_rate": 3e-4,
     "learning_rate_decay": False,
     "epsilon": 1e-8,
     "rmsprop_decay": 0.99,
@@ -20,7 +20,7 @@ ADAM = {
 
 def test_the_defaults_are_those_of_the_documentation():
     assert values_of(TD3Settings) == {
-        "batch_size": 100,
+        "batch_size": 256,
         "reward_scale": 1.0,
         "normalize_rewards": True,
         "normalization_discount": None,
@@ -36,13 +36,13 @@ def test_the_defaults_are_those_of_the_documentation():
         **{f"{part}_optimizer.{name}": value for part in ("actor", "critic") for name, value in ADAM.items()},
         "replay.size": 1_000_000,
         "replay.min_size": 1000,
-        "replay.samples_per_insert": 100.0,
+        "replay.samples_per_insert": 256.0,
         "replay.error_buffer": None,
         "replay.sampled_together": None,
         "replay.demonstration_share": 0.0,
         "replay.demonstration_items": None,
         **ACTOR_CRITIC_NETWORK,
-        "network.hidden_sizes": (400, 300),
+        "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
         "network.normalize_observations": True,
         "action_limit": None,

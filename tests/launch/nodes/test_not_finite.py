@@ -44,7 +44,7 @@ def test_rewards_that_are_too_large_end_the_run_with_a_line_about_the_loss(infer
     monkeypatch.setattr(batch_reader, "_SERVER_STOP_SECONDS", 0.1)
     others = set(threading.enumerate())
     experiment = Experiment(
-        agent=Impala(batch_size=4),
+        agent=Impala(batch_size=4, unroll_length=20),
         env=ENV,
         actors=1,
         envs_per_actor=4,
