@@ -35,6 +35,7 @@ _CHECKPOINTS = "checkpoints"
 _WRITTEN = "written"
 _RESTORED = "restored"
 _SETTINGS = "settings.json"
+_SOURCES = {"max_size": "agent.replay.size", "min_size_to_sample": "agent.replay.min_size"}
 _TABLES = "tables.tfrecord"
 _COMPRESSION = "ZLIB"
 _POLL_SECONDS = 0.5
@@ -268,6 +269,8 @@ def _check_same_settings(directory: pathlib.Path, before: dict[str, Any], now: d
             old = before[table].get(name)
             if old != value:
                 change = f", {old} instead of {value}" if name != "signature" else ""
+                if name in _SOURCES:
+                    change += f" items, which follow from {_SOURCES[name]} and the number of environments of an actor"
                 raise CallboardError(
                     f"the replay checkpoint in {directory} was made with another {name}{change}: take the old "
                     "settings, or remove it to begin with an empty replay"
