@@ -13,6 +13,9 @@ from small_updates import CLIPPED, PLAIN, RAW, SAC_EPSILON, SAC_RATES, SIZES, SM
 CARTPOLE = ("CartPole-v1", 475, 400_000)
 PENDULUM = ("Pendulum-v1", -200, 20_000)
 BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
+SMALLER_REPLAY = {
+    "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
+}
 
 AGENT_CASES = (
     AgentCase(
@@ -230,9 +233,7 @@ AGENT_CASES = (
         goal=-300,
         default_tasks=(PENDULUM,),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             "sac": SmallUpdate(
                 {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
@@ -257,7 +258,7 @@ AGENT_CASES = (
         default_tasks=(),
         short={},
         changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size",
+            **SMALLER_REPLAY,
             "--agent.n-step=2": "was made with another signature",
         },
         small_updates={
@@ -291,7 +292,7 @@ AGENT_CASES = (
         default_tasks=(),
         short={},
         changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size",
+            **SMALLER_REPLAY,
             "--agent.n-step=2": "was made with another signature",
         },
         small_updates={
@@ -326,9 +327,7 @@ AGENT_CASES = (
         goal=1.5,
         default_tasks=(),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         # Its losses are SAC's; its observations are images, see tests/agents/test_drq.py.
         small_updates={},
         first_loss="critic loss",
@@ -341,9 +340,7 @@ AGENT_CASES = (
         goal=5,
         default_tasks=(),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             # It has PPO's networks.
             "bc": SmallUpdate({**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, slow=True),
@@ -369,9 +366,7 @@ AGENT_CASES = (
         goal=-2000,
         default_tasks=(),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             "td3_bc": SmallUpdate(
                 {
@@ -419,9 +414,7 @@ AGENT_CASES = (
         goal=-2000,
         default_tasks=(),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             # It has SAC's parts.
             f"cql{ending}": SmallUpdate(
@@ -449,9 +442,7 @@ AGENT_CASES = (
         goal=-2000,
         default_tasks=(),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             f"iql{ending}": SmallUpdate(
                 {**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0},
@@ -469,9 +460,7 @@ AGENT_CASES = (
         goal=-300,
         default_tasks=(PENDULUM,),
         short={},
-        changed_replay={
-            "--agent.replay.size=5000": "was made with another max_size, .* items, which follow from agent.replay.size"
-        },
+        changed_replay=SMALLER_REPLAY,
         small_updates={
             # It has SAC's parts.
             "td3": SmallUpdate(
