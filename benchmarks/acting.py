@@ -14,7 +14,6 @@ gives the microseconds that we add to a timestep of the batch.
 
 import dataclasses
 import functools
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -233,8 +232,9 @@ def _bare_scalars(batch_size: int) -> Callable[[Any], np.ndarray]:
 
 def _bare_procgen(batch_size: int) -> Callable[[Any], np.ndarray]:
     # Through our adapter's loader, because importing Procgen prints a warning of another library.
-    load = importlib.import_module("..environments.procgen", __package__)._load
-    environment = load()(num=batch_size, env_name="coinrun", rand_seed=_SEED, num_threads=0)
+    from ..environments.adapters.procgen import _load
+
+    environment = _load()(num=batch_size, env_name="coinrun", rand_seed=_SEED, num_threads=0)
 
     def step(action: Any) -> np.ndarray:
         if action is not None:

@@ -65,7 +65,9 @@ class SideProcess:
           SideFailed: with the traceback of the side, or because its process died or took more than an hour.
         """
         try:
-            self._pipe.send("measure")
+            # A process whose side could not be made has ended, and what it sent is still in the pipe.
+            with contextlib.suppress(BrokenPipeError):
+                self._pipe.send("measure")
             if not self._pipe.poll(_PATIENCE_SECONDS):
                 raise SideFailed(f"no figure within {_PATIENCE_SECONDS:.0f} s")
             figure, error = self._pipe.recv()

@@ -1,13 +1,19 @@
-"""Every benchmark runs, small."""
+"""Every benchmark runs, small, and says what has failed."""
 
+import functools
 import os
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 
+from callboard.benchmarks.acting import BARE_ENVIRONMENTS
 from callboard.benchmarks.harness import BENCHMARKS
 from callboard.benchmarks.results import load
+from callboard.benchmarks.side import SideFailed, SideProcess
+from callboard.launch.launchers.node_processes.forkserver import start_forkserver, stop_forkserver
 
 
 @pytest.mark.slow
@@ -30,3 +36,22 @@ def test_a_quick_benchmark_gives_figures_of_both_sides(name, tmp_path):
         assert len(case.ours) == len(case.limit) == 2, case
         assert all(figure > 0 for figure in (*case.ours, *case.limit)), case
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("library", BARE_ENVIRONMENTS)
+def test_bare_environments_step(library):
+    step = BARE_ENVIRONMENTS[library](2)
+    for action in (None, np.zeros(2, np.int32)):
+        assert step(action).shape[0] == 2
+
+
+def test_the_error_of_a_side_that_cannot_be_made_is_shown():
+    start_forkserver()
+    side = SideProcess(functools.partial(int, "no number"))
+    try:
+        with pytest.raises(SideFailed, match="invalid literal for int"):
+            time.sleep(0.5)
+            side.measure()
+    finally:
+        side.close()
+        stop_forkserver()
