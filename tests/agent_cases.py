@@ -257,10 +257,7 @@ AGENT_CASES = (
         goal=-300,
         default_tasks=(),
         short={},
-        changed_replay={
-            **SMALLER_REPLAY,
-            "--agent.n-step=2": "was made with another signature",
-        },
+        changed_replay=SMALLER_REPLAY | {"--agent.n-step=2": "was made with another signature"},
         small_updates={
             # It has SAC's parts.
             "d4pg": SmallUpdate(
@@ -291,10 +288,7 @@ AGENT_CASES = (
         goal=-300,
         default_tasks=(),
         short={},
-        changed_replay={
-            **SMALLER_REPLAY,
-            "--agent.n-step=2": "was made with another signature",
-        },
+        changed_replay=SMALLER_REPLAY | {"--agent.n-step=2": "was made with another signature"},
         small_updates={
             # It has D4PG's critic, and a third loss as SAC.
             "dmpo": SmallUpdate(

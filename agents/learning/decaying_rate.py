@@ -27,7 +27,7 @@ class DecayingRate(tf.keras.optimizers.schedules.PolynomialDecay):
     def __init__(self, rate: Any, steps: int):
         super().__init__(rate, max(1, steps), end_learning_rate=0.0)
         # Not in checkpoints: what follows from the last rate, which is, follows from it again.
-        self._missing = tf.Variable(0.0, trainable=False)  # A share of the planned rate, whatever that changes to.
+        self._missing_share = tf.Variable(0.0, trainable=False)  # Of the planned rate, whatever that changes to.
         self._since = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, step: Any) -> tf.Tensor:
@@ -35,7 +35,7 @@ class DecayingRate(tf.keras.optimizers.schedules.PolynomialDecay):
         since = tf.cast(self._since, tf.float32)
         rising = tf.maximum(1.0, _SHARE * (float(self.decay_steps) - since))
         left = tf.clip_by_value(1.0 - (tf.cast(step, tf.float32) - since) / rising, 0.0, 1.0)
-        return planned * tf.cast(1.0 - self._missing * left, planned.dtype)
+        return planned * tf.cast(1.0 - self._missing_share * left, planned.dtype)
 
     def continue_from(self, step: int, last: float) -> bool:
         """Continues where a checkpoint ends; returns whether the rate is to rise.
@@ -49,7 +49,7 @@ class DecayingRate(tf.keras.optimizers.schedules.PolynomialDecay):
         planned = float(super().__call__(max(0, step - 1)))
         missing = planned - last if step else 0.0
         rises = missing > _PRECISION * float(tf.convert_to_tensor(self.initial_learning_rate))
-        self._missing.assign(missing / planned if rises else 0.0)
+        self._missing_share.assign(missing / planned if rises else 0.0)
         self._since.assign(step - 1 if rises else 0)
         return rises
 

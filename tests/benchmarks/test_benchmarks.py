@@ -49,8 +49,8 @@ def test_the_error_of_a_side_that_cannot_be_made_is_shown():
     start_forkserver()
     side = SideProcess(functools.partial(int, "no number"))
     try:
+        time.sleep(0.5)
         with pytest.raises(SideFailed, match="invalid literal for int"):
-            time.sleep(0.5)
             side.measure()
     finally:
         side.close()
