@@ -120,7 +120,10 @@ class ShardSaver:
 
     def _save(self) -> None:
         try:
-            written = pathlib.Path(self._replay.client(self._shard).checkpoint())
+            client = self._replay.client(self._shard)
+            # Waits for a connection.  `checkpoint` fails at once if gRPC could not connect to this address just before.
+            client.server_info()
+            written = pathlib.Path(client.checkpoint())
             shutil.copyfile(self._directory / _SETTINGS, written / _SETTINGS)
             if self._save_further is not None:
                 self._save_further(written)

@@ -8,8 +8,10 @@ import time
 
 import numpy as np
 import pytest
+import reverb
 import tensorflow as tf
 import timestep_streams
+from open_door import free_port
 from reading import read_all, read_batches
 from slow_cases import slow_but
 
@@ -34,9 +36,9 @@ OTHER_LAYOUT = LAYOUT._replace(record=LAYOUT.record._replace(action=tf.TensorSpe
 LIMITS = ReplaySettings(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
 
 
-def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, notify=print):
+def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, notify=print, port=None):
     tables = [replay_table("replay", WindowFormat(layout, steps).signature(), layout, limits, BATCH, 0.6)]
-    server = start_server(tables, None, directory, restore, notify)
+    server = start_server(tables, port, directory, restore, notify)
     return server, ReplayHandle(lambda: [f"localhost:{server.port}"]), tables[0]
 
 
@@ -288,4 +290,15 @@ def test_a_checkpoint_that_a_disk_does_not_take_leaves_those_before_it(two_check
     assert left(tmp_path) == ["000000000001", "000000000002"]
     assert not list((tmp_path / "written").iterdir())
     assert saver.save().name == "000000000003"
+    server.stop()
+
+
+def test_a_server_that_could_not_be_reached_just_before_is_saved(tmp_path):
+    port = free_port()
+    # gRPC tries again after a second or more; until then, calls of this process to the port may fail at once.
+    early = reverb.Client(f"localhost:{port}")
+    with pytest.raises(reverb.errors.DeadlineExceededError):
+        early.server_info(timeout=1)
+    server, replay, _ = start(tmp_path, port=port)
+    assert ShardSaver(replay, tmp_path).save().name == "000000000001"
     server.stop()
