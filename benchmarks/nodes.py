@@ -62,7 +62,7 @@ class Nodes:
         """Return a handle of the first replay shard."""
         address = f"localhost:{self._ports['replay/0']}"
         client = self._nodes["replay/0"].create_handle().dereference()
-        return ReplayHandle(lambda: [address], windows=lambda shard: client)
+        return ReplayHandle(lambda: [address], windows=lambda shard, timeout: client)
 
     def wait_for_replay(self) -> None:
         """Wait until the first replay shard responds."""

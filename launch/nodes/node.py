@@ -197,17 +197,19 @@ class NodeHandle(lp_base.Handle[Any]):
 
 
 class NodeClient:
-    """Calls the served methods of a node by their names; the methods raise `Unreachable` after five seconds.
+    """Calls the served methods of a node by their names; the methods raise `Unreachable` if it does not answer in time.
 
     Unlike a `courier.Client`, it finds a node that has moved: after a failed call, the next one resolves the address
     again.  A method that the node does not serve raises an `AttributeError`.
 
     Args:
       handle: handle of the node.
+      timeout: seconds that a call waits for an answer, 5 by default.
     """
 
-    def __init__(self, handle: NodeHandle):
+    def __init__(self, handle: NodeHandle, timeout: float = _CALL_SECONDS):
         self._handle = handle
+        self._timeout = timeout
         self._client: Any = None
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -215,7 +217,7 @@ class NodeClient:
             raise AttributeError(method)
 
         def call(*arguments: Any, **named: Any) -> Any:
-            client = self._client = self._client or self._handle.client(_CALL_SECONDS)
+            client = self._client = self._client or self._handle.client(self._timeout)
             try:
                 return getattr(client, method)(*arguments, **named)
             except Unreachable as error:
@@ -227,7 +229,7 @@ class NodeClient:
         return call
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_handle": self._handle, "_client": None}
+        return {**self.__dict__, "_client": None}
 
 
 class ProgramNode(lp.PyClassNode):

@@ -10,7 +10,7 @@ import reverb
 
 from ...data import Priorities
 from ...deadlines import Deadline
-from ..servers.handle import ReplayHandle
+from ..servers.handle import CALL_SECONDS, ReplayHandle
 from .daemon_executor import DaemonExecutor
 
 
@@ -87,7 +87,9 @@ class PriorityUpdater:
                 update = connection.of_items(keys[chosen], values[chosen])
             else:
                 assert self._replay.windows is not None
-                update = connection.of_windows(self._replay.windows(shard), keys[chosen], envs[chosen], values[chosen])
+                update = connection.of_windows(
+                    self._replay.windows(shard, CALL_SECONDS), keys[chosen], envs[chosen], values[chosen]
+                )
             if not connection.submit(update):
                 self._count_dropped(1)
 

@@ -14,12 +14,13 @@ from ...deadlines import Deadline
 from ..demonstrations import DEMONSTRATIONS, with_demonstrations
 from ..item_format import ItemFormat
 from ..servers.handle import ReplayHandle
+from .away_shards import AwayShards
 from .batch_reader import BatchReader
 from .elements import Elements, rebuilt_if_changed
 from .read_ahead import read_ahead
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
 from .split_batches import split_batches
-from .whole_batches import chosen_of, looked_up
+from .whole_batches import WeightLookUp, chosen_of
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -53,6 +54,8 @@ def sampled_dataset(
       weighted: whether items are of whole batches whose windows have priorities of their own.
     """
     together, layout, shards = item_format.together, item_format.layout, item_format.layout.shards
+    away = AwayShards()
+    look_up = WeightLookUp(replay, away) if weighted else None
 
     def sampled_from(name: str, samples: int) -> tf.data.Dataset:
         one = SampledTable(
@@ -65,12 +68,11 @@ def sampled_dataset(
         )
         if shards == 1:
             return shard_dataset(one, 0, samples // together, updates_per_call)
-        return sharded_dataset(one, shards, samples // together, updates_per_call)
+        return sharded_dataset(one, shards, samples // together, updates_per_call, away)
 
     sampled = sampled_from(table, replica_batch - demonstrations)
     if demonstrations:
         sampled = with_demonstrations(sampled, sampled_from(DEMONSTRATIONS, demonstrations), updates_per_call)
-    look_up = looked_up(replay) if weighted else None
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:
@@ -82,7 +84,13 @@ def sampled_dataset(
     return read_ahead(sampled.map(read), 1)
 
 
-def sharded_dataset(table: SampledTable, shards: int, batch: int, updates_per_call: int = 1) -> tf.data.Dataset:
+def sharded_dataset(
+    table: SampledTable,
+    shards: int,
+    batch: int,
+    updates_per_call: int = 1,
+    away: AwayShards | None = None,
+) -> tf.data.Dataset:
     """Returns a dataset of `SampledItems` from all shards, `updates_per_call` batches of `batch` items per element.
 
     Probabilities and numbers of items are relative to all shards.  Each batch of an element is sampled separately.
@@ -99,7 +107,7 @@ def sharded_dataset(table: SampledTable, shards: int, batch: int, updates_per_ca
         )
 
     def generate() -> Iterator[SampledItems]:
-        sampler = ShardedSampler([reader(shard) for shard in range(shards)], batch)
+        sampler = ShardedSampler([reader(shard) for shard in range(shards)], batch, away)
         with contextlib.closing(sampler):
             while True:
                 yield concatenated([sampler.sample() for _ in range(updates_per_call)])
@@ -119,11 +127,19 @@ class ShardedSampler:
     Args:
       readers: readers of `SampledItems` blocks, one for each shard.
       batch: items in a batch.
+      away: shards for which a batch does not wait.  One that is left out is added.
       patience: seconds that a batch waits for a shard; 5 by default.
     """
 
-    def __init__(self, readers: Sequence[BatchReader], batch: int, patience: float = _PATIENCE_SECONDS):
-        self._shards = [_Shard(reader) for reader in readers]
+    def __init__(
+        self,
+        readers: Sequence[BatchReader],
+        batch: int,
+        away: AwayShards | None = None,
+        patience: float = _PATIENCE_SECONDS,
+    ):
+        self._away = AwayShards() if away is None else away
+        self._shards = [_Shard(index, reader) for index, reader in enumerate(readers)]
         self._batch = batch
         self._patience = patience
         self._begun = False
@@ -138,8 +154,8 @@ class ShardedSampler:
             self._begun = True
         while True:
             for shard in self._shards:
-                if not shard.present:
-                    shard.receive(0.0)
+                if not shard.present and shard.receive(0.0):
+                    self._away.discard(shard.index)
             present = [shard for shard in self._shards if shard.present]
             if not present:
                 time.sleep(_POLL_SECONDS)
@@ -150,7 +166,9 @@ class ShardedSampler:
             parts = split_batch(self._batch, masses, self._rng.random())
             deadline = Deadline(self._patience)
             for shard, part in zip(present, parts, strict=True):
-                shard.present = shard.buffer(part, deadline)
+                shard.present = shard.buffer(part, Deadline(0.0) if shard.index in self._away else deadline)
+                if not shard.present:
+                    self._away.add(shard.index)
             if all(shard.present for shard in present):
                 return self._assemble(present, parts, masses / masses.sum())
 
@@ -187,7 +205,8 @@ def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:
 class _Shard:
     """Buffered items of one shard."""
 
-    def __init__(self, reader: BatchReader):
+    def __init__(self, index: int, reader: BatchReader):
+        self.index = index
         self.reader = reader
         self.present = False
         """Whether the shard has delivered recently."""

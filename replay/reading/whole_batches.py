@@ -12,9 +12,6 @@ a batch are of the same timestep.
 Weights that change are looked up in the shard's `servers.window_weights`.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 import tree
@@ -22,18 +19,16 @@ import tree
 from ...data import ItemInfo
 from ...errors import CallboardError
 from ..item_format import ItemFormat
-from ..servers.handle import ReplayHandle
+from ..servers.handle import CALL_SECONDS, ReplayHandle
 from ..writing.per_environment_writers import ReplayItem
+from .away_shards import AwayShards
 from .sampling import SampledItems
-
-LookUp = Callable[[ItemInfo, tf.Tensor], tf.Tensor]
-"""Returns the weights of the windows of items, float32 `[N, B]`, given how the items were sampled and the weights that
-they were written with."""
 
 _LARGEST = 8192
 """Bytes of a window or sequence up to which Reverb's cost for an item is more than that for its bytes, as measured."""
 _ITEMS_PER_BATCH = 8
 """Least number of timesteps of which the windows of a batch are, unless the setting says otherwise."""
+_AWAY_CALL_SECONDS = 0.5
 
 
 def chosen_number(item_bytes: int, batch: int, envs: int) -> int:
@@ -50,13 +45,13 @@ def chosen_number(item_bytes: int, batch: int, envs: int) -> int:
     return max(fitting, default=1)
 
 
-def chosen_of(items: SampledItems, item_format: ItemFormat, look_up: LookUp | None = None) -> SampledItems:
+def chosen_of(items: SampledItems, item_format: ItemFormat, look_up: "WeightLookUp | None" = None) -> SampledItems:
     """Chooses from items of whole batches at random what is learned from.
 
     Args:
       items: N items, with the number of all windows as `info.items`.
       item_format: format of the items.
-      look_up: returns the weights of prioritized windows; None where those that were written do not change.
+      look_up: looks up the weights of prioritized windows; None where those that were written do not change.
 
     Returns:
       N k items of single environments, where k is `item_format.together`, those of an item side by side.
@@ -103,32 +98,47 @@ def chosen_environments(weights: tf.Tensor, number: int) -> tf.Tensor:
     return tf.gather(order, tf.searchsorted(ends, points, side="right"), batch_dims=1)
 
 
-def looked_up(replay: ReplayHandle) -> LookUp:
-    """Returns a function that looks weights up in the shards' `WindowWeights`, to be called in a dataset's functions.
+class WeightLookUp:
+    """Looks the weights of windows up in their shards' `WindowWeights`, in functions of a dataset.
+
+    The windows of a shard that does not answer are chosen by the weights that they were written with.
+
+    Args:
+      replay: handle of the replay.
+      away: shards whose answer is hardly waited for.  One that does not answer is added.
 
     Raises:
       CallboardError: the handle does not reach them.
     """
-    windows = replay.windows
-    if windows is None:
-        raise CallboardError(
-            "this handle reaches no priorities of windows in items of whole batches: make it from replay nodes, or set "
-            "agent.replay.sampled_together to 1"
-        )
 
-    def current(keys: np.ndarray, shards: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def __init__(self, replay: ReplayHandle, away: AwayShards):
+        if replay.windows is None:
+            raise CallboardError(
+                "this handle reaches no priorities of windows in items of whole batches: make it from replay nodes, or "
+                "set agent.replay.sampled_together to 1"
+            )
+        self._windows = replay.windows
+        self._away = away
+
+    def __call__(self, info: ItemInfo, weights: tf.Tensor) -> tf.Tensor:
+        """Returns the weights of the windows of items, float32 `[N, B]`.
+
+        Args:
+          info: how the items were sampled.
+          weights: the weights that they were written with, float32 `[N, B]`.
+        """
+        found = tf.numpy_function(self._current, (info.key, info.shard, weights), tf.float32)
+        return tf.ensure_shape(found, weights.shape)
+
+    def _current(self, keys: np.ndarray, shards: np.ndarray, weights: np.ndarray) -> np.ndarray:
         weights = weights.copy()
         for shard in np.unique(shards).tolist():
             of_shard = shards == shard
+            client = self._windows(shard, _AWAY_CALL_SECONDS if shard in self._away else CALL_SECONDS)
             try:
-                found = windows(shard).window_weights(keys[of_shard].tobytes(), weights[of_shard].tobytes())
+                found = client.window_weights(keys[of_shard].tobytes(), weights[of_shard].tobytes())
             except Exception:  # Courier raises its own errors; all mean that the shard is away.
-                continue  # Chosen by the weights that were written.
+                self._away.add(shard)
+                continue
             weights[of_shard] = found
         return weights
-
-    def look_up(info: Any, weights: tf.Tensor) -> tf.Tensor:
-        found = tf.numpy_function(current, (info.key, info.shard, weights), tf.float32)
-        return tf.ensure_shape(found, weights.shape)
-
-    return look_up

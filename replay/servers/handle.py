@@ -8,6 +8,9 @@ import reverb
 
 from ..writing.duplicate_filter import DuplicateFilter
 
+CALL_SECONDS = 5.0
+"""How long a call to a shard's `WindowWeights` usually waits for an answer."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ReplayHandle:
@@ -22,8 +25,9 @@ class ReplayHandle:
     """Returns an id per shard that changes when its server is replaced at the same address."""
     in_process: bool = False
     """Whether the servers run in this process, so that Reverb's samplers read their tables directly."""
-    windows: Callable[[int], Any] | None = None
-    """Returns a client of a shard's `WindowWeights`, where prioritized windows are in items of whole batches."""
+    windows: Callable[[int, float], Any] | None = None
+    """Returns a client of a shard's `WindowWeights`, where prioritized windows are in items of whole batches, given the
+    shard and the seconds after which a call without an answer raises an error."""
     received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
     """Deduplicates the items of all queues that are read through this handle."""
 

@@ -305,7 +305,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, toget
     layout = trace_layout(agent, layout, networks)
     server = start_server(agent.make_replay(layout).tables(), None, tmp_path)
     windows = agent.make_replay(layout).window_weights(lambda table, priorities: None)
-    replay = ReplayHandle(lambda: [f"localhost:{server.port}"], windows=lambda shard: windows)
+    replay = ReplayHandle(lambda: [f"localhost:{server.port}"], windows=lambda shard, timeout: windows)
     policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(4), seed=1)
     actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
     # Enough for 12 sequences of each environment: less than the limiter lets in.

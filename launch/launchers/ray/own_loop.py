@@ -8,6 +8,7 @@ Import TensorFlow before `ray.init()`.  Transitions are sent in chunks to a Reve
 
 import contextlib
 import dataclasses
+import functools
 import math
 import pathlib
 import shutil
@@ -25,7 +26,7 @@ from ....replay import ReplayHandle
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ...experiments.run_checks import check_experiment
-from ...nodes.node import Unreachable
+from ...nodes.node import NodeClient, Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import RULES, learner_rules
 from ...run_directory.file_errors import file_error
@@ -81,8 +82,10 @@ class Servers:
 
     def replay_handle(self) -> ReplayHandle:
         """Returns a handle of the replay shards for writers and datasets in this process."""
-        clients = [shard.dereference() for shard in self.replay]
-        return ReplayHandle(lambda: [shard.address() for shard in self.replay], windows=clients.__getitem__)
+        return ReplayHandle(
+            lambda: [shard.address() for shard in self.replay],
+            windows=functools.cache(lambda shard, timeout: NodeClient(self.replay[shard], timeout)),
+        )
 
     def save_weights(self, path: str | pathlib.Path) -> None:
         """Writes the newest weights to an `.npz` file on this machine, with which `start_servers` can begin.

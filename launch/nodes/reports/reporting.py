@@ -1,5 +1,6 @@
 """A node's reports to the coordinator: counts and values go up, the state of the run comes back."""
 
+import functools
 import logging
 import tempfile
 import threading
@@ -12,7 +13,7 @@ from ....errors import CallboardError
 from ....replay import ReplayHandle
 from ...node_names import metric_of, policy_of
 from ...processes.temporary_files import has_space
-from ..node import Node, NodeContext, NodeHandle, Unreachable
+from ..node import Node, NodeClient, NodeContext, NodeHandle, Unreachable
 from .commands import CommandQueue
 from .messages import NodeHealth, Report, RunState, plain
 from .node_health import NodeProbe
@@ -168,10 +169,9 @@ class Reporter:
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
-        clients = [shard.dereference() for shard in replay]
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
-            windows=clients.__getitem__,
+            windows=functools.cache(lambda shard, timeout: NodeClient(replay[shard], timeout)),
             incarnation_ids=lambda: [self.state.incarnations.get(shard.name, "") for shard in replay],
             in_process=self._context.one_process,
         )

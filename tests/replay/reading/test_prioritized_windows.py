@@ -10,10 +10,11 @@ import timestep_streams
 from reading import read_batches
 
 from callboard.agents.losses.prioritization import importance_weights
-from callboard.data import Priorities
+from callboard.data import ItemInfo, Priorities
 from callboard.errors import CallboardError
 from callboard.replay import PriorityUpdater, ReplayHandle, ShardSaver, TransitionReplay, start_server
-from callboard.replay.reading.whole_batches import chosen_environments
+from callboard.replay.reading.away_shards import AwayShards
+from callboard.replay.reading.whole_batches import WeightLookUp, chosen_environments
 from callboard.replay_settings import ReplaySettings
 
 ENVS, STEPS, TIMESTEPS, ALPHA = 4, 3, 60, 0.6
@@ -47,7 +48,8 @@ class Shards:
                 self.servers.append(server)
             self.windows.append(weights)
         self.handle = ReplayHandle(
-            lambda: [f"localhost:{server.port}" for server in self.servers], windows=self.windows.__getitem__
+            lambda: [f"localhost:{server.port}" for server in self.servers],
+            windows=lambda shard, timeout: self.windows[shard],
         )
 
     def restored(self, weights, server, path):
@@ -208,6 +210,33 @@ def test_a_shard_that_is_away_is_sampled_by_the_priorities_it_was_written_with(s
     assert len(of_item) > 1
     ratios = [probability / (weights[window] / written) for window, probability in of_item.items()]
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
+
+
+def test_a_shard_that_has_not_answered_is_hardly_waited_for(clock):
+    answers, calls = [True, False], []
+
+    class Windows:
+        def __init__(self, shard, timeout):
+            self.shard, self.timeout = shard, timeout
+
+        def window_weights(self, keys, first):
+            calls.append((self.shard, self.timeout))
+            if not answers[self.shard]:
+                raise ConnectionError
+            return 2 * np.frombuffer(first, np.float32).reshape(-1, 3)
+
+    look_up = WeightLookUp(ReplayHandle(lambda: ["", ""], windows=Windows), away := AwayShards(clock))
+    info = ItemInfo(np.arange(4, dtype=np.uint64), np.array([0, 1, 1, 0], np.int32), np.ones(4), np.ones(4))
+
+    def found():
+        return look_up(info, tf.ones((4, 3))).numpy()[:, 0].tolist()
+
+    assert found() == found() == [2, 1, 1, 2]
+    assert calls == [(0, 5), (1, 5), (0, 5), (1, 0.5)] and 1 in away and 0 not in away
+    answers[1] = True
+    assert found() == [2, 2, 2, 2]
+    clock.now += 5
+    assert found() == [2, 2, 2, 2] and calls[4:] == [(0, 5), (1, 0.5), (0, 5), (1, 5)] and 1 not in away
 
 
 @pytest.mark.slow

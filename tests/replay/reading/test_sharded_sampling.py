@@ -1,10 +1,13 @@
 """Batches from several shards, in proportion to their priority mass, also while a shard is silent."""
 
+import time
+
 import numpy as np
 import pytest
 import tree
 
 from callboard.data import ItemInfo
+from callboard.replay.reading.away_shards import AwayShards
 from callboard.replay.reading.sampling import SampledItems
 from callboard.replay.reading.sharded_sampling import ShardedSampler, split_batch
 
@@ -33,17 +36,32 @@ class ScriptedReader:
 
 def test_a_silent_shard_is_left_out_until_it_delivers_again():
     readers = [ScriptedReader(0, 1.0), ScriptedReader(1, 3.0)]
-    sampler = ShardedSampler(readers, 8, patience=0.1)
+    away = AwayShards()
+    sampler = ShardedSampler(readers, 8, away, patience=0.1)
     both = sampler.sample()
     assert np.bincount(both.info.shard).tolist() == [2, 6]
     np.testing.assert_allclose(both.info.probability, 0.5 * np.array([0.25, 0.75])[both.info.shard])
     assert (both.info.items == 20).all()
     readers[1].silent = True
     alone = [sampler.sample() for _ in range(3)][-1]
+    assert 1 in away
     assert (alone.info.shard == 0).all() and (alone.info.items == 10).all()
     np.testing.assert_allclose(alone.info.probability, 0.5)
     readers[1].silent = False
     assert np.bincount(sampler.sample().info.shard).tolist() == [2, 6]
+
+
+def test_a_batch_does_not_wait_for_a_shard_that_is_known_to_be_away(clock):
+    readers, away = [ScriptedReader(0, 1.0), ScriptedReader(1, 3.0)], AwayShards(clock)
+    sampler = ShardedSampler(readers, 8, away, patience=60.0)
+    sampler.sample()
+    readers[1].silent = True
+    away.add(1)
+    begun = time.monotonic()
+    alone = [sampler.sample() for _ in range(3)][-1]
+    assert (alone.info.shard == 0).all() and time.monotonic() - begun < 10
+    readers[1].silent = False
+    assert np.bincount(sampler.sample().info.shard).tolist() == [2, 6] and 1 not in away
 
 
 def test_no_item_of_a_block_is_lost_or_given_twice():
