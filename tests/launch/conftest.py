@@ -121,8 +121,10 @@ class CommandRun:
         """Processes that still run, ports on which they listen, and temporary files."""
         alive = []
         for process in self.seen.values():
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                alive.append(f"{process.pid} {process.cmdline()}")
+            # It may end meanwhile, or become a zombie.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    alive.append(f"{process.pid} {process.cmdline()}")
         files = [str(path) for path in self.temporary.rglob("*")]
         files += [str(path) for path in self.run_dir.glob("tmp/**/*")]
         return alive + files

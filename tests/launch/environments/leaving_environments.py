@@ -27,7 +27,7 @@ class LeavesProcesses(gymnasium.Env):
 
 
 class LeavesPython(LeavesProcesses):
-    """Ends the process in the middle of an episode, as some simulators do."""
+    """Ends the process in the middle of an episode, as some simulators do, and after the trial before a run."""
 
     def __init__(self):
         self._steps = 0
@@ -35,12 +35,15 @@ class LeavesPython(LeavesProcesses):
     def step(self, action):
         self._steps += 1
         if self._steps > 20:
-            sys.exit(0)
+            self.leave()
         return super().step(action)
 
+    def leave(self):
+        sys.exit(0)
 
-class HasNoCamera(LeavesPython):
-    """Fails with an error in brackets."""
 
-    def step(self, action):
+class LosesCamera(LeavesPython):
+    """Fails with an error in brackets instead."""
+
+    def leave(self):
         raise OSError("cannot open camera [/dev/video0]")

@@ -107,7 +107,7 @@ def test_an_environment_that_never_returns(train, launcher):
         assert run.wait(timeout=60) == 1, run.text()
         thread = {"threads": "a thread", "inline": "the run's only thread"}[launcher]
         assert re.fullmatch(
-            rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed; take "
+            rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed; use "
             "--launcher processes",
             run.end_line(),
         )
@@ -134,7 +134,8 @@ def test_a_stop_does_not_wait_for_an_environment_that_hangs(train):
 
 
 def test_a_stopped_learner_is_replaced_on_ray(train):
-    run = train("--launcher", "ray", "--max-steps", 100_000_000, "--node-timeout", 12, "--checkpoint-every", 3)
+    settings = ["--node-timeout", 12, "--checkpoint-every", 3, "--stop-return", "null"]
+    run = train("--launcher", "ray", "--max-steps", 100_000_000, *settings)
     run.wait_for_steps(5, "learner_steps")
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     stopped = run.pid_of("learner/0")

@@ -19,8 +19,9 @@ NODES += [(case, node) for case in RUN_CASES for node in ("actor/0", "learner/0"
 
 @pytest.mark.parametrize("case, node", NODES, ids=lambda value: getattr(value, "name", value))
 def test_the_run_survives_the_death_of_a_node(train, case, node):
-    settings = ["--checkpoint-every", 2, "--max-steps", 1_000_000, "--stop-return", case.goal]
-    run = train(*settings, "--evaluate-every", case.evaluate_every, recipe=case.recipe)
+    settings = ["--checkpoint-every", 2, "--max-steps", 1_000_000, "--max-learner-steps", "null"]
+    stops = ["--stop-return", case.goal, "--evaluate-every", case.evaluate_every]
+    run = train(*settings, *stops, recipe=case.recipe)
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     run.wait_for_steps(3000)
     before, killed = run.rows()[-1], run.pid_of(node)

@@ -101,7 +101,7 @@ def test_an_import_that_fails(run_in, tmp_path):
 @pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
 def test_errors_in_brackets_and_exits(train, launcher):
     for environment, message in (
-        ("HasNoCamera", "OSError: cannot open camera [/dev/video0]"),
+        ("LosesCamera", "OSError: cannot open camera [/dev/video0]"),
         ("LeavesPython", "SystemExit: 0"),
     ):
         settings = ["--env", f"leaving_environments:{environment}", "--launcher", launcher, *ENDLESS]
