@@ -400,6 +400,7 @@ AGENT_CASES = (
                 slow=True,
             ),
         },
+        evaluate_every=40_000,
     ),
     AgentCase(
         "cql",

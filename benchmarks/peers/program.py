@@ -137,7 +137,9 @@ class Program:
         for process in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(started, _END_SECONDS)
+        # psutil 7 does not expect it: Linux since 6.16, while a process is being removed.
+        with contextlib.suppress(FileNotFoundError):
+            psutil.wait_procs(started, _END_SECONDS)
         self._process.wait()
         for process in started:
             # PyTorch's shared memory, which would otherwise remain until the machine is restarted.

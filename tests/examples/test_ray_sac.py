@@ -11,6 +11,7 @@ import time
 
 import psutil
 import pytest
+from ended import still_running
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "ray_sac.py"
@@ -65,7 +66,7 @@ def is_rollout(process):
 
 
 def assert_gone(processes, seconds=20.0):
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    alive = still_running(processes, timeout=seconds)
     assert not alive, [process.cmdline() for process in alive]
 
 

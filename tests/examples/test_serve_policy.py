@@ -15,6 +15,7 @@ import urllib.request
 import numpy as np
 import psutil
 import pytest
+from ended import still_running
 from untrained_runs import write_run
 
 from callboard import load_policy
@@ -97,5 +98,5 @@ def test_it_serves_the_actions_of_the_run_to_many_clients(agent, options, serve,
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
-    _, alive = psutil.wait_procs(children, timeout=30)
+    alive = still_running(children, timeout=30)
     assert not alive, [child.cmdline() for child in alive]

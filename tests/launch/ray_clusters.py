@@ -7,6 +7,7 @@ import tempfile
 
 import psutil
 import tensorflow  # noqa: F401  (must come before `ray.init`)
+from ended import still_running
 from ray._common.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 
@@ -29,5 +30,5 @@ def ray_cluster(machines, processors, gpus=0):
     finally:
         processes = psutil.Process().children(recursive=True)
         cluster.shutdown()
-        psutil.wait_procs(processes, timeout=10)
+        still_running(processes, timeout=10)
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,5 +1,6 @@
 """The ray launcher on a cluster of several Ray nodes, of which some die."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import psutil
 import pytest
 import ray
 import tensorflow  # noqa: F401  (must come before `ray.init`)
+from ended import still_running
 from learned_windows import SHARDS, check_priorities, learned_windows, saved, settings, updated_windows
 from ray.util.placement_group import placement_group_table
 from ray_clusters import ray_cluster
@@ -50,7 +52,7 @@ def left_behind(cluster, run):
         ray.shutdown()
     logs = (run.run_dir / "logs").glob("*.log")
     pids = [int(pid) for log in logs for pid in re.findall(r"begins, process (\d+)", log.read_text())]
-    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=10)
+    alive = still_running([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=10)
     return actors + groups + alive + run.leftovers()
 
 
@@ -158,9 +160,15 @@ def test_windows_of_whole_batches_are_their_own_when_processes_and_a_machine_die
         check_priorities(origins, run_dir, shard)
 
 
-def own_clusters():
-    """Directories of clusters that launchers have started on this machine."""
-    return set(pathlib.Path("/tmp").glob("ray-*"))
+def own_cluster(run):
+    """The directory of the cluster that the launcher has started for a run."""
+    run.look()
+    commands = []
+    for process in run.seen.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            commands.append(" ".join(process.cmdline()))
+    (found,) = set(re.findall(r"/tmp/ray-\w+", " ".join(commands)))
+    return pathlib.Path(found)
 
 
 def test_sigterm_while_it_waits_for_room_ends_it_with_143(train_on, cluster):
@@ -193,29 +201,30 @@ def test_what_could_not_be_stored_last_is_kept_and_fails_the_run(start, cluster,
 
 
 def test_a_cluster_of_its_own_ends_with_the_run(train):
-    before = own_clusters()
     run = train("--launcher", "ray", "--ray-address", "local", "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
+    cluster = own_cluster(run)
+    assert cluster.exists()
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
     assert run.end_line().startswith("The run is over: stopped by SIGINT. ")
     assert list((run.run_dir / "checkpoints").glob("0*"))
     assert run.leftovers() == []
-    assert own_clusters() <= before
+    assert not cluster.exists()
 
 
 def test_a_cluster_of_its_own_does_not_outlive_a_driver_that_is_killed(train, start):
-    before = own_clusters()
     run = train("--launcher", "ray", "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
     second = start("train", "--resume", "--run-dir", run.run_dir, "--launcher", "ray", "--ray-address", "local")
     assert second.wait() == 2
     # The first command writes to the same file.
     assert f"by process {run.process.pid} on" in second.text()
-    run.look()
+    cluster = own_cluster(run)
+    assert cluster.exists()
     run.process.kill()
     run.process.wait()
-    run.wait_until(lambda: not run.leftovers() and own_clusters() <= before, timeout=15)
+    run.wait_until(lambda: not run.leftovers() and not cluster.exists(), timeout=15)
 
 
 def test_nothing_outlives_a_driver_that_is_killed(train_on, cluster):
