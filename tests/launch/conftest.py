@@ -166,6 +166,8 @@ def train(start, tmp_path):
         settings = ["--recipe", recipe] if recipe else ["impala"]
         if "hosts" in arguments:
             actors = read_recipe(recipe).get("actors", 2) if recipe else 2
+            if "--actors" in arguments:
+                actors = arguments[arguments.index("--actors") + 1]
             settings += ["--cluster", _cluster_of_this_machine(tmp_path, actors), "--host", "here"]
         if "ray" in arguments and "--ray-address" not in arguments:
             settings += ["--ray-address", "local"]

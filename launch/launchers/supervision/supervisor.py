@@ -132,6 +132,7 @@ class Supervisor:
         self._watchdog = ProgressWatchdog(self._monitor.notify, clock, self._others.seconds_blocked)
         self._outcome = Outcome()
         self._signals = 0
+        """How often the run was to end at once.  The first time, it ends in order; each further time hurries it."""
         self._last_signal = -math.inf
         self._own_signal_is_due = False
         """Whether a node reported a signal that ended the run and that may have been sent to this process too."""
@@ -203,11 +204,15 @@ class Supervisor:
         # it.  It counts as one signal, and does not shorten the end of the run.
         now = self._clock()
         if from_node:
-            self._own_signal_is_due = self._own_signal_is_due or not self._outcome.ended
+            if not self._own_signal_is_due and not self._outcome.ended:
+                self._own_signal_is_due = True
+                self._signals += 1
         elif now - self._last_signal > SIGNAL_SECONDS:
             self._last_signal = now
             self._signals += not self._own_signal_is_due
             self._own_signal_is_due = False
+            if self._ending and self._signals == 1:
+                self._monitor.notify("the run is ending; a second signal kills what has not ended")
         self._outcome.interrupted(number)
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:
@@ -305,9 +310,9 @@ class Supervisor:
         self._ending = True
         self._others.ends(self._outcome)
         for order in range(1 + max((node.rules.stop_order for node in self._nodes.values()), default=-1)):
-            signals = self._signals
+            signals = self._signals_in_order
             begun = notified = self._clock()
-            while not self._others.may_stop(order) and self._signals == signals and self._clock() < self._latest_end:
+            while not self._others.may_stop(order) and self._signals <= signals and self._clock() < self._latest_end:
                 self._handle(self._next_event(0.1))
                 if self._clock() - notified > _OTHERS_SECONDS:
                     notified = self._clock()
@@ -315,15 +320,20 @@ class Supervisor:
             self._stop([node for node in self._nodes.values() if node.rules.stop_order == order])
             self._others.have_stopped(order)
 
+    @property
+    def _signals_in_order(self) -> int:
+        """How many signals what ends now may have received by then, and still ends in order."""
+        return max(1, self._signals)
+
     def _stop(self, nodes: Sequence[Supervised]) -> None:
-        """Stops nodes, and kills those that have not ended after their grace period or at another signal.
+        """Stops nodes, and kills those that have not ended after their grace period or at a second signal.
 
         Nodes that save data are waited for as long as they make progress, since a disk may be slow.
         """
         for node in nodes:
             if node.worker is not None:
                 node.worker.stop()
-        signals = self._signals
+        signals = self._signals_in_order
         begun = self._clock()
         grace = max((node.rules.grace for node in nodes), default=0.0)
         deadline = Deadline(grace, self._clock)

@@ -305,6 +305,18 @@ def test_a_second_signal_hurries_and_a_third_once_more():
     assert run.script.of("kill") == ["actor", "learner"]
 
 
+def test_the_first_signal_while_a_run_ends_by_itself_kills_nothing_and_the_second_hurries():
+    """The learner writes its last checkpoint; it has failed if it cannot."""
+    for times, killed, code in (((7,), [], 0), ((7, 9), ["learner"], 1)):
+        run = Run(learner=50.0)
+        run.limit(at=5)
+        for time in times:
+            run.script.signal(signal.SIGINT, at=time)
+        assert run.run().exit_code == code
+        assert run.script.of("kill") == killed
+        assert "the run is ending; a second signal kills what has not ended" in run.screen.lines
+
+
 @pytest.mark.parametrize("first, second", [("", "learner"), ("learner", "")])
 def test_signals_to_all_processes_at_once_are_one(first, second):
     run = Run(actor=9.0)
