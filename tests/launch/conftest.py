@@ -1,6 +1,7 @@
 """Starting the real command, and looking at what it leaves behind."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -165,10 +166,10 @@ def train(start, tmp_path):
     def start_training(*arguments, recipe="impala-cartpole"):
         settings = ["--recipe", recipe] if recipe else ["impala"]
         if "hosts" in arguments:
-            actors = read_recipe(recipe).get("actors", 2) if recipe else 2
-            if "--actors" in arguments:
-                actors = arguments[arguments.index("--actors") + 1]
-            settings += ["--cluster", _cluster_of_this_machine(tmp_path, actors), "--host", "here"]
+            given = dict(itertools.pairwise(arguments))
+            actors = given.get("--actors") or (read_recipe(recipe).get("actors", 2) if recipe else 2)
+            evaluators = [] if given.get("--evaluator") == "false" else ["here"]
+            settings += ["--cluster", _cluster_of_this_machine(tmp_path, actors, evaluators), "--host", "here"]
         if "ray" in arguments and "--ray-address" not in arguments:
             settings += ["--ray-address", "local"]
         return start("train", *settings, "--run-dir", tmp_path / "run", *arguments)
@@ -189,11 +190,11 @@ def launcher_named(tmp_path_factory):
     return make
 
 
-def _cluster_of_this_machine(directory, actors):
+def _cluster_of_this_machine(directory, actors, evaluators):
     """A cluster file with one host, which runs everything."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    nodes = {"learner": ["here"], "replay": ["here"], "evaluator": ["here"], "actor": {"here": actors}}
+    nodes = {"learner": ["here"], "replay": ["here"], "evaluator": evaluators, "actor": {"here": actors}}
     path = directory / "cluster.yaml"
     path.write_text(yaml.safe_dump({"hosts": {"here": "127.0.0.1"}, "ports": f"{port}-{port + 49}", **nodes}))
     return path
