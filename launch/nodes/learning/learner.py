@@ -38,6 +38,7 @@ from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
 from .learner_commands import LearnerCommands
+from .peer_watch import PeerWatch
 from .prepared_learner import distributed_batches, iterators, prepare_learner
 from .weight_publisher import WeightPublisher
 
@@ -111,6 +112,7 @@ class LearnerNode(ReportingNode):
         self._losses = LossCheck()
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
+        self._peer_watch: PeerWatch | None = None
         self._catches_up = run.experiment.agent.make_replay(run.layout).catches_up
         self.dataset: ReplayDataset | None = None
 
@@ -198,6 +200,14 @@ class LearnerNode(ReportingNode):
                 while_waiting=self._while_waiting,
             )
 
+        if len(self._peers) > 1:
+            self._peer_watch = PeerWatch(
+                self._rank,
+                len(self._peers),
+                self._waits_in_vain,
+                lambda: self._is_learning and self.context.stop.is_set(),
+            )
+
     def between_steps(self) -> None:
         super().between_steps()
         self._take_settings()
@@ -264,6 +274,9 @@ class LearnerNode(ReportingNode):
         except ReaderStopped:
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
+            if self._peer_watch is not None and self._peer_watch.has_ended_step:
+                self._has_caught_up = True
+                return False
             if len(self._peers) > 1:
                 # Another learner has ended: the launcher is about to end this one too, and to report why.
                 if self.context.stop.wait(_PEER_SECONDS):
@@ -295,6 +308,8 @@ class LearnerNode(ReportingNode):
     def release(self) -> None:
         if self._reader is not None:
             self._reader.close()
+        if self._peer_watch is not None:
+            self._peer_watch.close()
 
     def finish(self) -> None:
         self.release()
@@ -371,6 +386,19 @@ class LearnerNode(ReportingNode):
         else:
             self._has_caught_up |= self._seconds_short_of_data() > _LAST_BATCH_SECONDS or ended > _LAST_STEPS_SECONDS
         return self._has_caught_up
+
+    def _waits_in_vain(self) -> bool:
+        """Returns whether the run ends while another learner has no more data for the step that this one is in.
+
+        The first learner decides it, since it ends learning: the others wait until they are stopped.
+        """
+        if self._rank > 0 or not self._is_learning or not self.reporter.state.stopping:
+            return False
+        self._ends_since = min(self._ends_since, time.monotonic())
+        if time.monotonic() - self._ends_since < _LAST_SAMPLES_SECONDS or self._seconds_short_of_data():
+            return False
+        peers = range(1, len(self._peers))
+        return any(self.reporter.seconds_short_of_data(peer) > _LAST_SAMPLES_SECONDS for peer in peers)
 
     def _take_dataset(self, dataset: ReplayDataset) -> None:
         self.dataset = dataset
