@@ -100,7 +100,8 @@ def test_everything_continues(interrupted, start):
 
     # Actors that fill a queue must need the learner before they have executed all steps.
     limit = before["environment_steps"] + (STEPS if learns_from_old else 10 * STEPS)
-    resumed = start("train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", limit)
+    limits = ["--max-steps", limit, "--max-learner-steps", "null"]
+    resumed = start("train", "--resume", "--run-dir", interrupted.run_dir, *limits)
     assert resumed.wait() == 0, resumed.text()
     assert f"learner/0: continues from learner step {steps:,}" in resumed.text()
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
@@ -142,6 +143,7 @@ def test_a_changed_replay_is_refused_by_name(interrupted, case):
 
 def test_with_more_steps_the_learning_rate_continues_where_it_was_and_the_run_says_so(tmp_path, capsys):
     small = ["--agent.batch-size", "8", "--agent.minibatches", "2", "--agent.epochs", "1", "--agent.unroll-length", "8"]
+    small += ["--agent.optimizer.learning-rate-decay", "true"]
     limits = ["--actors", "1", "--envs-per-actor", "8", "--evaluation-episodes", "1", "--evaluation-envs", "1"]
     run_dir = ["--run-dir", str(tmp_path / "run"), "--launcher", "inline"]
     assert main(["train", "ppo", "--env", "CartPole-v1", *small, *limits, *run_dir, "--max-steps", "3200"]) == 0
