@@ -57,7 +57,7 @@ def sampled_dataset(
     away = AwayShards()
     look_up = WeightLookUp(replay, away) if weighted else None
 
-    def sampled_from(name: str, samples: int) -> tf.data.Dataset:
+    def sampled_from(name: str, samples: int, away: AwayShards | None = None) -> tf.data.Dataset:
         one = SampledTable(
             replay,
             name,
@@ -70,7 +70,7 @@ def sampled_dataset(
             return shard_dataset(one, 0, samples // together, updates_per_call)
         return sharded_dataset(one, shards, samples // together, updates_per_call, away)
 
-    sampled = sampled_from(table, replica_batch - demonstrations)
+    sampled = sampled_from(table, replica_batch - demonstrations, away)
     if demonstrations:
         sampled = with_demonstrations(sampled, sampled_from(DEMONSTRATIONS, demonstrations), updates_per_call)
 
