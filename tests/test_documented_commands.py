@@ -126,10 +126,12 @@ def test_training_begins(words, folder):
     if "--dataset" in words:
         recorded = pathlib.Path(words[words.index("--dataset") + 1])
         # Few environments, or none would end an episode of 200 steps; few learner steps, which nothing depends on.
-        of_td3 = ["Pendulum-v1", "--agent.replay.min-size", "2800", "--actors", "1", "--envs-per-actor", "4"]
-        of_agent = {"ppo": ["CartPole-v1"], "td3": of_td3}[recorded.name]
+        pendulum = ["Pendulum-v1", "--agent.replay.min-size", "2800", "--actors", "1", "--envs-per-actor", "4"]
+        of_agent = {"ppo": ["CartPole-v1"], "td3": pendulum, "sac": pendulum}[recorded.name]
         options = ["--max-steps", "3000", "--record-episodes", "true", "--run-dir", str(recorded)]
         call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
+    if "sac-lunarlander" in words:
+        pytest.importorskip("Box2D")
     call([*words, *FEW_SECONDS] if "--help" not in words else words, folder, SDL_VIDEODRIVER="dummy")
 
 
@@ -153,6 +155,10 @@ def stored_run(tmp_path_factory):
 def test_runs_are_read(words, folder, stored_run):
     for name in ("x", "a", "b", "study-defaults", "sb3-defaults"):
         shutil.copytree(stored_run, folder / "runs" / name)
+    if "--epsilon" in words:
+        shutil.rmtree(folder / "runs" / "x")
+        limits = ["--max-steps", "6000", "--evaluator", "false", "--run-dir", "runs/x"]
+        call(["callboard", "train", "apex", "--env", "CartPole-v1", *limits], folder)
     call(words, folder, SDL_VIDEODRIVER="dummy", DISPLAY=":0")
 
 

@@ -77,8 +77,8 @@ COMMANDS = [
     if command.words[0] == "callboard"
     and command.is_whole
     and command.page.endswith(".md")
-    # Another library's name, on purpose; what needs a bucket; and what is no subcommand.
-    and not re.search(r" --gamma |s3:|--version", command.text)
+    # Another library's name, on purpose; what needs a bucket, or a search that is there; and what is no subcommand.
+    and not re.search(r" --gamma |s3:|tune --(plot|resume|metric NAME)|--version", command.text)
 ]
 BENCHMARKS = [command for snippet in SNIPPETS for command in snippet.commands("callboard-bench")]
 PYTHON = [snippet for snippet in SNIPPETS if snippet.language == "python"]
