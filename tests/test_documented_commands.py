@@ -157,7 +157,7 @@ def test_runs_are_read(words, folder, stored_run):
         shutil.copytree(stored_run, folder / "runs" / name)
     if "--epsilon" in words:
         shutil.rmtree(folder / "runs" / "x")
-        limits = ["--max-steps", "6000", "--evaluator", "false", "--run-dir", "runs/x"]
+        limits = ["--max-steps", "6000", "--evaluate-every", "3000", "--run-dir", "runs/x"]
         call(["callboard", "train", "apex", "--env", "CartPole-v1", *limits], folder)
     call(words, folder, SDL_VIDEODRIVER="dummy", DISPLAY=":0")
 
