@@ -322,7 +322,7 @@ def kill(run, node):
 @pytest.mark.parametrize("node", NODES)
 def test_the_run_survives_the_death_of_a_node(train, case, node):
     settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
-    run = train(*settings, "--max-steps", 10_000_000, recipe=case.recipe)
+    run = train(*settings, "--max-steps", 10_000_000, "--max-learner-steps", "null", recipe=case.recipe)
     kill(run, node)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
