@@ -131,7 +131,7 @@ def test_training_begins(words, folder):
         options = ["--max-steps", "3000", "--record-episodes", "true", "--run-dir", str(recorded)]
         call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
     if "sac-lunarlander" in words:
-        pytest.importorskip("Box2D")
+        pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'callboard[box2d]'")
     call([*words, *FEW_SECONDS] if "--help" not in words else words, folder, SDL_VIDEODRIVER="dummy")
 
 

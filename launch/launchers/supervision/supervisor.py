@@ -310,7 +310,7 @@ class Supervisor:
         self._ending = True
         self._others.ends(self._outcome)
         for order in range(1 + max((node.rules.stop_order for node in self._nodes.values()), default=-1)):
-            signals = self._signals_in_order
+            signals = self._signals_before_killing
             begun = notified = self._clock()
             while not self._others.may_stop(order) and self._signals <= signals and self._clock() < self._latest_end:
                 self._handle(self._next_event(0.1))
@@ -321,8 +321,8 @@ class Supervisor:
             self._others.have_stopped(order)
 
     @property
-    def _signals_in_order(self) -> int:
-        """How many signals what ends now may have received by then, and still ends in order."""
+    def _signals_before_killing(self) -> int:
+        """The number of signals above which nodes that are stopping now are killed: those so far, or the first."""
         return max(1, self._signals)
 
     def _stop(self, nodes: Sequence[Supervised]) -> None:
@@ -333,7 +333,7 @@ class Supervisor:
         for node in nodes:
             if node.worker is not None:
                 node.worker.stop()
-        signals = self._signals_in_order
+        signals = self._signals_before_killing
         begun = self._clock()
         grace = max((node.rules.grace for node in nodes), default=0.0)
         deadline = Deadline(grace, self._clock)
