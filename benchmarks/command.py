@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ..errors import CallboardError, unknown
-from ..launch.cli.seed_series import parse_seeds
 from ..launch.launchers.node_processes.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
-from .peers.defaults import train_peer
 from .report import compare, comparison_table, results_table, update_page
 from .results import RESULTS, Result, load
 from .side import SideFailed
+from .suites.command import add_parser as add_suites_parser
 
 _DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 _PAGE = "benchmarks.md"
@@ -28,13 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without a terminal the width is unknown, and tables must not be wrapped.
     screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:
-        known.command(known, screen)
+        return known.command(known, screen) or 0
     except CallboardError as error:
         Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"callboard-bench: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,13 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     comparison.add_argument("before", type=pathlib.Path, help="a file of results, or a directory of them")
     comparison.add_argument("after", type=pathlib.Path, help="the other one")
 
-    defaults = commands.add_parser("defaults", help="train Stable-Baselines3's agents as in the study `defaults`")
-    defaults.set_defaults(command=_defaults)
-    defaults.add_argument("--seeds", default="1,2,3", help="seeds of each run (default 1,2,3)")
-    defaults.add_argument("--only", default="", metavar="TEXT", help="only runs with this text in their names")
-    defaults.add_argument(
-        "--run-dir", type=pathlib.Path, default=pathlib.Path("runs/sb3-defaults"), help="where they are"
-    )
+    add_suites_parser(commands, _DOCS)
 
     plot = commands.add_parser("plot", help="write the pictures and the table of docs/benchmarks.md")
     plot.set_defaults(command=_plot)
@@ -116,10 +108,6 @@ def _compare(known: argparse.Namespace, screen: Console) -> None:
     if not comparisons:
         raise CallboardError(f"{known.before} and {known.after} have no case in common")
     screen.print(comparison_table(comparisons))
-
-
-def _defaults(known: argparse.Namespace, screen: Console) -> None:
-    train_peer(parse_seeds(known.seeds), known.only, known.run_dir, screen.print)
 
 
 def _plot(known: argparse.Namespace, screen: Console) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from .results import CaseResult, Result, spread
 
-_BEGIN, _END = "<!-- results: written by callboard-bench plot -->", "<!-- end of results -->"
+_MARKS = "<!-- results: written by callboard-bench plot -->", "<!-- end of results -->"
 _COLUMNS = ("benchmark", "case", "ours", "limit", "unit", "ratio", "quartiles", "least to most", "target", "")
 
 
@@ -68,10 +68,16 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 def update_page(page: pathlib.Path, results: Sequence[Result], pictures: Sequence[pathlib.Path]) -> None:
     """Write the table of results, and links to the plots next to the page, between the two marks of a Markdown page."""
-    before, _, rest = page.read_text().partition(_BEGIN)
-    _, _, after = rest.partition(_END)
     shown = "\n\n".join(f"![{picture.stem}]({picture.name})" for picture in pictures)
-    page.write_text(f"{before}{_BEGIN}\n\n{markdown(results)}\n\n{shown}\n\n{_END}{after}")
+    replace_between(page, _MARKS, f"{markdown(results)}\n\n{shown}")
+
+
+def replace_between(page: pathlib.Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what is between two marks of a page by a text."""
+    begin, end = marks
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def markdown(results: Sequence[Result]) -> str:

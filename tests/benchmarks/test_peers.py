@@ -14,7 +14,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.benchmarks.command import main
-from callboard.benchmarks.peers import defaults, ours, rounds
+from callboard.benchmarks.peers import ours, rounds
 from callboard.benchmarks.peers.inside import work
 from callboard.benchmarks.peers.inside.work import REPLAY
 from callboard.benchmarks.peers.program import (
@@ -411,32 +411,3 @@ def test_a_peer_is_measured_beside_us(contest, peer, tmp_path):
     (result,) = load(tmp_path / "peers.json")
     (case,) = result.cases
     assert case.name == name and case.ours[0] > 0 and case.limit[0] > 0
-
-
-def test_the_peers_of_the_study_of_defaults_are_those_of_its_families():
-    runs = list(defaults.defaults_runs([1, 2], only="CartPole"))
-    assert [(run.name, run.steps) for run in runs] == [
-        (f"sb3-{agent}-CartPole-v1/seed-{seed}", 50_000) for seed in (1, 2) for agent in ("ppo", "a2c", "dqn")
-    ]
-    assert {run.agent for run in defaults.defaults_runs([1])} == {"ppo", "a2c", "dqn", "sac", "td3"}
-    assert not [run.env for run in defaults.defaults_runs([1]) if "MinAtar" in run.env or ":" in run.env]
-
-
-def test_finished_runs_are_skipped_and_interrupted_ones_begin_anew(monkeypatch, tmp_path, capsys):
-    script = tmp_path / "script"
-    script.write_text("import pathlib, sys; pathlib.Path(sys.argv[-1], 'metrics.jsonl').touch(exist_ok=False)")
-    monkeypatch.setattr(defaults, "_SCRIPT", script)
-    monkeypatch.setattr(Peer, "python", lambda peer: pathlib.Path(sys.executable))
-    arguments = ["defaults", "--seeds", "1,2", "--only", "ppo-CartPole", "--run-dir", str(tmp_path)]
-    interrupted = tmp_path / "sb3-ppo-CartPole-v1" / "seed-2.unfinished"
-    interrupted.mkdir(parents=True)
-    (interrupted / "metrics.jsonl").touch()
-    assert main(arguments) == 0 and not interrupted.exists()
-    assert (tmp_path / "sb3-ppo-CartPole-v1" / "seed-2" / "metrics.jsonl").exists()
-    assert "already" not in capsys.readouterr().out
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.count("already finished") == 2
-    script.write_text("raise SystemExit(3)")
-    assert main([*arguments[:2], "3", *arguments[3:]]) == 2
-    assert "1 of 1 runs have failed: sb3-ppo-CartPole-v1/seed-3" in capsys.readouterr().err
-    assert main([*arguments[:4], "Pong", *arguments[5:]]) == 2
