@@ -153,7 +153,7 @@ def stored_run(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", of("test_runs_are_read"))
 def test_runs_are_read(words, folder, stored_run):
-    for name in ("x", "a", "b", "study-defaults", "sb3-defaults"):
+    for name in ("x", "a", "b", "suites/classic"):
         shutil.copytree(stored_run, folder / "runs" / name)
     if "--epsilon" in words:
         shutil.rmtree(folder / "runs" / "x")

@@ -147,7 +147,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _remark(row: Row) -> str:
-    remarks = [] if row.verdict in ("no goal", "missing") else [row.verdict]
+    remarks: list[str] = [] if row.verdict in ("no goal", "missing") else [row.verdict]
     if row.result is not None:
         if row.result.failed:
             remarks.append(f"seeds that failed: {', '.join(map(str, row.result.failed))}")
