@@ -1,6 +1,7 @@
 """The page "How well does it learn": tables and pictures from the files of results alone."""
 
 import pathlib
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -100,7 +101,7 @@ def write_report(suites: Mapping[str, Suite], results: pathlib.Path, docs: pathl
     parts = [_summary({suites[name].title: found for name, found in rows.items()})]
     written = []
     for name, suite in ordered:
-        parts += [f"## {suite.title}", suite.description.strip(), _table(rows[name])]
+        parts += [f"## {suite.title}", textwrap.fill(suite.description, 120), _table(rows[name])]
         picture = docs / f"suite-{name}.png"
         if _plot(rows[name], picture):
             written.append(picture)
