@@ -24,6 +24,8 @@ class CompareOptions(ComparisonSettings):
     Attributes:
       plot: file for the curves (.png, .svg or .pdf).
       plot_scores: file for a plot of the final scores.
+      plot_summary: file for one picture of the normalized scores in all environments of `score_ranges`: interquartile
+        means, curves and performance profiles.
       group_by: settings that make groups, such as `optimizer.learning_rate`; all others may differ within a group.
       labels: names of groups by directory, such as `{runs/a: small network}`; runs with one label are one group.
       include_running: whether runs that have not ended are compared as far as they are.
@@ -32,6 +34,7 @@ class CompareOptions(ComparisonSettings):
 
     plot: pathlib.Path | None = None
     plot_scores: pathlib.Path | None = None
+    plot_summary: pathlib.Path | None = None
     group_by: list[str] = dataclasses.field(default_factory=list)
     labels: dict[str, str] = dataclasses.field(default_factory=dict)
     include_running: bool = False
@@ -49,9 +52,10 @@ def main(arguments: Sequence[str]) -> int:
     known = parser.parse_args(arguments)
     options = CompareOptions(**field_values(known, fields))
     options.check()
-    from ..comparison.curve_plots import check_plot, plot_curves, plot_scores
+    from ..comparison.curve_plots import check_plot, plot_curves, plot_scores, plot_summary
 
-    for path in (options.plot, options.plot_scores):
+    plots = ((options.plot, plot_curves), (options.plot_scores, plot_scores), (options.plot_summary, plot_summary))
+    for path, _ in plots:
         if path is not None:
             check_plot(path)
     comparison = compare_runs(known.runs, options, options.include_running, options.group_by, options.labels)
@@ -59,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(plain_values(comparison)))
     else:
         print_comparison(comparison)
-    for path, plot in ((options.plot, plot_curves), (options.plot_scores, plot_scores)):
+    for path, plot in plots:
         if path is not None:
             plot(comparison, path)
             if not options.json:

@@ -1,6 +1,7 @@
 """A comparison of runs: groups of runs with equal settings but for the seed, and the scores of runs and groups."""
 
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -14,9 +15,19 @@ from ...errors import CallboardError, unknown
 from ...setting_types import FiniteFloat, shown
 from ..run_directory.metric_names import is_known
 from .run_results import RETURN, RunResult
-from .score_statistics import Interval, Reached, bootstrap_interval, first_reached, interquartile_mean
+from .score_statistics import (
+    Interval,
+    Reached,
+    bootstrap_interval,
+    first_reached,
+    interquartile_mean,
+    probability_of_improvement,
+)
 
 _MOST_RESAMPLES = 1_000_000
+_MOST_PAIRED_RESAMPLES = 2000
+_MOST_PAIRS = 28
+"""Pairs of variants that a table shows: those of eight."""
 _DURATION = ("max_steps", "max_learner_steps", "max_seconds")
 """Limits on the length of a run, which are no property of what is compared."""
 _BESIDES = re.compile(
@@ -154,6 +165,19 @@ class VariantScore:
     runs: int
     iqm: float
     interval: Interval | None
+    scores: Sequence[Sequence[float]]
+    """The normalized scores in each of the environments."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Improvement:
+    """How probable it is that a run of a variant is better than one of another, in an environment chosen at random."""
+
+    variant: str
+    other: str
+    envs: Sequence[str]
+    probability: float
+    interval: Interval | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +188,7 @@ class Comparison:
     runs: Sequence[RunScore]
     groups: Sequence[GroupScore]
     variants: Sequence[VariantScore]
+    improvements: Sequence[Improvement]
     left_out: Sequence[str]
 
 
@@ -181,6 +206,7 @@ def compare(groups: Sequence[Group], settings: ComparisonSettings, left_out: Seq
         runs=runs,
         groups=[_group_score(group, [score for score in runs if score.group is group], settings) for group in groups],
         variants=_variant_scores(groups, settings),
+        improvements=_improvements(groups, settings),
         left_out=list(left_out),
     )
 
@@ -319,9 +345,30 @@ def _variant_scores(groups: Sequence[Group], settings: ComparisonSettings) -> li
             interval=bootstrap_interval(
                 list(of_env.values()), confidence=settings.confidence, resamples=settings.resamples
             ),
+            scores=[scores.tolist() for scores in of_env.values()],
         )
         for variant, of_env in by_variant.items()
     ]
+
+
+def _improvements(groups: Sequence[Group], settings: ComparisonSettings) -> list[Improvement]:
+    """Returns the probability of improvement for each pair of variants that have several runs in the same places."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for group in groups:
+        if len(group.runs) > 1:
+            scores.setdefault(group.variant, {})[group.env] = group.scores
+    found = []
+    for variant, other in itertools.combinations(scores, 2):
+        if envs := [env for env in scores[variant] if env in scores[other]]:
+            probability, interval = probability_of_improvement(
+                [scores[variant][env] for env in envs],
+                [scores[other][env] for env in envs],
+                settings.mode,
+                settings.confidence,
+                min(settings.resamples, _MOST_PAIRED_RESAMPLES),
+            )
+            found.append(Improvement(variant, other, envs, probability, interval))
+    return found if len(found) <= _MOST_PAIRS else []
 
 
 def _is_number(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from .comparison import Comparison, ComparisonSettings, GroupScore, RunScore, VariantScore
+from .comparison import Comparison, ComparisonSettings, GroupScore, Improvement, RunScore, VariantScore
 from .score_statistics import Interval
 
 _NONE = "-"
@@ -55,6 +55,10 @@ def tables(comparison: Comparison) -> list[TextTable]:
     if comparison.variants:
         rows = [_variant_row(score) for score in comparison.variants]
         found.append(TextTable("normalized scores", ["agent", "environments", "runs", "IQM", percent], rows))
+    if comparison.improvements:
+        columns = ["agent", "over", "environments", "mean", percent]
+        rows = [_improvement_row(improvement) for improvement in comparison.improvements]
+        found.append(TextTable("probability of improvement", columns, rows))
     return found
 
 
@@ -95,6 +99,7 @@ def plain_values(comparison: Comparison) -> dict[str, Any]:
             for score in comparison.runs
         ],
         "normalized": [asdict(score) for score in comparison.variants],
+        "improvements": [asdict(improvement) for improvement in comparison.improvements],
         "left_out": list(comparison.left_out),
     }
 
@@ -132,14 +137,28 @@ def _run_row(score: RunScore) -> list[str]:
     ]
 
 
+def _improvement_row(improvement: Improvement) -> list[str]:
+    return [
+        improvement.variant,
+        improvement.other,
+        ", ".join(improvement.envs),
+        f"{improvement.probability:.3f}",
+        _share_interval(improvement.interval),
+    ]
+
+
 def _variant_row(score: VariantScore) -> list[str]:
     return [
         score.variant,
         ", ".join(score.envs),
         str(score.runs),
         f"{score.iqm:.3f}",
-        _NONE if score.interval is None else f"{score.interval.low:.3f} to {score.interval.high:.3f}",
+        _share_interval(score.interval),
     ]
+
+
+def _share_interval(interval: Interval | None) -> str:
+    return _NONE if interval is None else f"{interval.low:.3f} to {interval.high:.3f}"
 
 
 def _shown_path(name: str) -> str:

@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import CallboardError
 from ...install_commands import install_command
 from .comparison import Comparison, GroupScore
-from .score_statistics import curve_spread
+from .score_statistics import curve_spread, interquartile_mean, performance_profile
 
 _FORMATS = (".png", ".svg", ".pdf")
 _COLUMNS = 2
@@ -105,11 +107,64 @@ def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
     write_plot(picture, path)
 
 
-def make_panels(count: int, height: float) -> tuple[Any, list[Any]]:
+def plot_summary(comparison: Comparison, path: pathlib.Path) -> None:
+    """Writes one picture of normalized scores in all environments, as rliable does.
+
+    Its panels: the interquartile mean with its interval, the interquartile mean over the share of the steps, and the
+    performance profile with its band.
+
+    Raises:
+      CallboardError: no score is normalized, or the file cannot be written.
+    """
+    settings = comparison.settings
+    if not comparison.variants:
+        raise CallboardError(
+            "the summary needs score_ranges, the scores that count as 0 and 1, of environments that are compared, such "
+            "as {CartPole-v1: [20, 500]}"
+        )
+    names = [_wrapped(score.variant, _NAMES) for score in comparison.variants]
+    picture, (means, curves, profiles) = make_panels(3, max(_SIZE[1], 1 + _height(names)), columns=3)
+    lowest = min(0.0, *(min(map(min, score.scores)) for score in comparison.variants))
+    highest = max(1.0, *(max(map(max, score.scores)) for score in comparison.variants))
+    for number, (score, place) in enumerate(zip(comparison.variants, _places(names), strict=True)):
+        color = _color(number)
+        if score.interval is not None:
+            means.plot(score.interval, [place, place], color=color, linewidth=6, alpha=0.3, solid_capstyle="butt")
+        means.plot(score.iqm, place, "o", color=color)
+        shares, center = _normalized_curve(comparison, score.variant)
+        curves.plot(shares, center, color=color, label=names[number])
+        profile = performance_profile(score.scores, np.linspace(lowest, highest, 101), settings.confidence)
+        profiles.fill_between(profile.thresholds, profile.low, profile.high, color=color, alpha=0.2, linewidth=0)
+        profiles.plot(profile.thresholds, profile.share, color=color, label=names[number])
+    means.set_yticks(_places(names), names, fontsize="small")
+    means.set_ylim(-_height(names), 0)
+    means.set_xlabel(f"interquartile mean, {100 * settings.confidence:g}% interval")
+    curves.set_xlabel("share of the steps")
+    curves.set_ylabel("interquartile mean")
+    profiles.set_xlabel("normalized score above which runs end")
+    profiles.set_ylabel("share of runs")
+    for axes in (curves, profiles):
+        axes.legend(fontsize="small", frameon=False)
+    write_plot(picture, path)
+
+
+def _normalized_curve(comparison: Comparison, variant: str) -> tuple[Any, Any]:
+    """Returns shares of the steps, and the interquartile mean of the normalized values of all runs there."""
+    shares, values = np.linspace(0, 1, 101), []
+    for score in comparison.groups:
+        bounds = comparison.settings.score_ranges.get(score.group.env)
+        if score.group.variant == variant and bounds is not None:
+            for run in score.group.runs:
+                curve = np.interp(shares * run.total_steps, run.steps, run.values)
+                values.append((curve - bounds[0]) / (bounds[1] - bounds[0]))
+    return shares, interquartile_mean(np.array(values), axis=0)
+
+
+def make_panels(count: int, height: float, columns: int = _COLUMNS) -> tuple[Any, list[Any]]:
     """Returns a picture, and its axes for as many panels of this height in inches."""
     from matplotlib.figure import Figure
 
-    columns = min(count, _COLUMNS)
+    columns = min(count, columns)
     rows = math.ceil(count / columns)
     picture = Figure(figsize=(_SIZE[0] * columns, height * rows), layout="constrained")
     grid = picture.subplots(rows, columns, squeeze=False).flatten().tolist()

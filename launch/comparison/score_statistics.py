@@ -2,7 +2,8 @@
 
 The method is that of rliable, Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (https://arxiv.org/abs/2108.13264): the interquartile mean of the scores of all runs, and percentile
-intervals of a bootstrap that is stratified by task, which resamples the runs of each task separately.
+intervals of a bootstrap that is stratified by task, which resamples the runs of each task separately.  Performance
+profiles and the probability of improvement are in its sections 4.2 and 4.3.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,15 @@ class Reached(NamedTuple):
 
     steps: float
     seconds: float
+
+
+class Profile(NamedTuple):
+    """A performance profile: the share of runs whose normalized score is above each threshold, `G` of them."""
+
+    thresholds: NDArray[np.float64]
+    share: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 class CurveSpread(NamedTuple):
@@ -94,6 +104,79 @@ def bootstrap_interval(
         random_state=np.random.default_rng(0),
     ).confidence_interval
     return Interval(float(found.low), float(found.high))
+
+
+def performance_profile(
+    samples: Sequence[ArrayLike],
+    thresholds: ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Profile:
+    """Returns the share of all runs whose score is above each threshold, with a stratified bootstrap at each.
+
+    Every task has the same weight, whatever its number of runs (Agarwal et al. 2021, equation of the score
+    distributions in section 4.2).
+
+    Args:
+      samples: normalized scores of each task, float `[n]`.
+      thresholds: float `[G]`.
+      confidence: share of the resamples inside the band, which is that of each threshold by itself.
+      resamples: number of resamples.
+    """
+    grid = np.asarray(thresholds, np.float64)
+    random = np.random.default_rng(0)
+    share, resampled = np.zeros(grid.size), np.zeros((resamples, grid.size))
+    for sample in samples:
+        above = np.asarray(sample, np.float64)[:, None] > grid
+        share += above.mean(axis=0) / len(samples)
+        chosen = random.integers(len(above), size=(resamples, len(above)))
+        for run in chosen.T:
+            resampled += above[run] / (len(above) * len(samples))
+    return Profile(grid, share, *_percentiles(resampled, confidence))
+
+
+def probability_of_improvement(
+    samples: Sequence[ArrayLike],
+    others: Sequence[ArrayLike],
+    mode: Mode = "max",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> tuple[float, Interval | None]:
+    """Returns how probable it is that a run is better than one of another variant, on a task chosen at random.
+
+    It is the mean over tasks of the Mann-Whitney statistic divided by the number of pairs, in which equal scores count
+    half (Agarwal et al. 2021, section 4.3).
+
+    Args:
+      samples: scores of each task, float `[n]`.
+      others: scores of the other variant in the same tasks, float `[m]`.
+      mode: whether higher scores are better.
+      confidence: share of the resamples inside the interval.
+      resamples: number of resamples.
+
+    Returns:
+      The probability, and its interval by a bootstrap that is stratified by task and variant; None for the interval if
+      either has only one run in a task.
+    """
+    random = np.random.default_rng(0)
+    probability, resampled = 0.0, np.zeros(resamples)
+    for sample, other in zip(samples, others, strict=True):
+        ours, theirs = np.asarray(sample, np.float64)[:, None], np.asarray(other, np.float64)
+        better = (ours > theirs) if mode == "max" else (ours < theirs)
+        wins = better + 0.5 * (ours == theirs)
+        probability += float(wins.mean()) / len(samples)
+        rows = random.integers(wins.shape[0], size=(resamples, wins.shape[0], 1))
+        columns = random.integers(wins.shape[1], size=(resamples, 1, wins.shape[1]))
+        resampled += wins[rows, columns].mean(axis=(1, 2)) / len(samples)
+    if any(np.size(scores) < 2 for scores in (*samples, *others)):
+        return probability, None
+    low, high = _percentiles(resampled, confidence)
+    return probability, Interval(float(low), float(high))
+
+
+def _percentiles(resampled: NDArray[np.float64], confidence: float) -> Any:
+    outside = 50 * (1 - confidence)
+    return np.percentile(resampled, [outside, 100 - outside], axis=0)
 
 
 def first_reached(run: RunResult, goal: float, mode: Mode = "max") -> Reached | None:

@@ -9,7 +9,7 @@ from synthetic_runs import write_run
 from callboard.errors import CallboardError
 from callboard.launch.comparison import curve_plots
 from callboard.launch.comparison.comparison import ComparisonSettings, Group, compare, group_runs
-from callboard.launch.comparison.curve_plots import check_plot, plot_curves, plot_scores
+from callboard.launch.comparison.curve_plots import check_plot, plot_curves, plot_scores, plot_summary
 from callboard.launch.comparison.run_results import read_results
 
 
@@ -75,3 +75,32 @@ def test_without_matplotlib_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CallboardError, match=r"plots need Matplotlib \(.*\): .*pip install 'callboard\[plot\]'"):
         check_plot(None)
+
+
+def test_a_summary_shows_all_environments_in_one_picture(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    for seed in (1, 2, 3):
+        for agent in ("ppo", "impala"):
+            write_run(tmp_path / f"{agent}{seed}", [(0, 20.0), (1000, 100.0 * seed)], seed=seed, agent=agent)
+            path = tmp_path / f"{agent}-acrobot{seed}"
+            write_run(path, [(0, -500.0), (2000, -100.0)], seed=seed, agent=agent, env="Acrobot-v1")
+    ranges = {"CartPole-v1": [20, 500], "Acrobot-v1": [-500, -80]}
+    settings = ComparisonSettings(score_ranges=ranges, resamples=50)
+    comparison = compare(group_runs(read_results([str(tmp_path)]).runs), settings)
+    written = []
+    monkeypatch.setattr(curve_plots, "write_plot", lambda picture, path: written.append(picture))
+    plot_summary(comparison, tmp_path / "summary.png")
+    means, curves, profiles = written[0].axes[:3]
+    assert sorted(label.get_text() for label in means.get_yticklabels()) == ["impala", "ppo"]
+    line = curves.get_lines()[0]
+    assert (line.get_xdata()[[0, -1]] == (0, 1)).all() and line.get_ydata()[0] == 0.0
+    expected = [score.iqm for score in comparison.variants]
+    assert [line.get_ydata()[-1] for line in curves.get_lines()] == pytest.approx(expected)
+    assert profiles.get_lines()[0].get_ydata()[-1] == 0.0
+
+
+def test_a_summary_needs_scores_that_count_as_0_and_1(tmp_path):
+    write_run(tmp_path / "a", [(1000, 100.0), (2000, 480.0)])
+    comparison = compare(group_runs(read_results([str(tmp_path)]).runs), ComparisonSettings(resamples=10))
+    with pytest.raises(CallboardError, match="needs score_ranges"):
+        plot_summary(comparison, tmp_path / "x.png")

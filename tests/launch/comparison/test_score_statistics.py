@@ -12,6 +12,8 @@ from callboard.launch.comparison.score_statistics import (
     curve_spread,
     first_reached,
     interquartile_mean,
+    performance_profile,
+    probability_of_improvement,
 )
 
 SCORES = np.array([3.0, 500.0, 120.0, 480.0, 90.0, 333.0, 12.0, 475.0, 200.0])
@@ -109,3 +111,59 @@ def test_the_interval_of_a_curve_is_inside_its_range(runs):
     curve, whole = curve_spread(runs, spread="interval"), curve_spread(runs, spread="range")
     assert np.all(curve.low >= whole.low - 1e-9) and np.all(curve.high <= whole.high + 1e-9)
     assert np.all(curve.low <= curve.center) and np.all(curve.center <= curve.high)
+
+
+def plain_probability(samples, others):
+    """Agarwal et al. 2021, section 4.3: the mean over tasks of the share of pairs that are won, ties half."""
+    total = 0.0
+    for sample, other in zip(samples, others, strict=True):
+        won = 0.0
+        for score in sample:
+            for beaten in other:
+                won += 1.0 if score > beaten else 0.5 if score == beaten else 0.0
+        total += won / (len(sample) * len(other))
+    return total / len(samples)
+
+
+def test_the_probability_of_improvement_is_that_of_all_pairs_in_each_task():
+    samples, others = [[1.0, 5.0, 3.0], [2.0, 2.0]], [[2.0, 3.0], [2.0, 1.0, 9.0, 0.0]]
+    expected = plain_probability(samples, others)
+    probability, interval = probability_of_improvement(samples, others)
+    assert probability == pytest.approx(expected) and interval.low < expected < interval.high
+    assert probability_of_improvement(others, samples)[0] == pytest.approx(1 - expected)
+    assert probability_of_improvement(samples, others, mode="min")[0] == pytest.approx(1 - expected)
+    assert probability_of_improvement([[3.0]], [[2.0, 1.0]]) == (1.0, None)
+    assert probability_of_improvement([[3.0, 4.0]], [[2.0, 1.0]]) == (1.0, (1.0, 1.0))
+
+
+def test_the_interval_of_the_probability_is_that_of_all_possible_resamples():
+    sample, other = [1.0, 4.0, 6.0], [2.0, 5.0]
+    every = [
+        plain_probability([rows], [columns])
+        for rows in itertools.product(sample, repeat=3)
+        for columns in itertools.product(other, repeat=2)
+    ]
+    # Between two of the values that the statistic may have, the percentile of chance is theirs as well.
+    low, high = np.percentile(every, [7, 93])
+    assert (low, high) == tuple(np.percentile(every, [8, 92])) == tuple(np.percentile(every, [6, 94]))
+    _, interval = probability_of_improvement([sample], [other], confidence=0.86, resamples=20_000)
+    assert interval == pytest.approx((low, high))
+
+
+def test_a_performance_profile_is_the_share_of_runs_above_each_threshold_with_equal_tasks():
+    samples = [[0.0, 0.5, 1.0, 1.0], [0.2, 0.9]]
+    thresholds = [-1.0, 0.0, 0.3, 0.95, 1.0]
+    profile = performance_profile(samples, thresholds)
+    expected = [
+        sum(sum(score > threshold for score in sample) / len(sample) for sample in samples) / 2
+        for threshold in thresholds
+    ]
+    assert profile.share == pytest.approx(expected)
+    assert (profile.low <= profile.share).all() and (profile.share <= profile.high).all()
+    assert profile.low[0] == profile.high[0] == 1.0 and profile.high[-1] == 0.0
+    every = [
+        (np.mean(np.array(first) > 0.3) + np.mean(np.array(second) > 0.3)) / 2
+        for first in itertools.product(samples[0], repeat=4)
+        for second in itertools.product(samples[1], repeat=2)
+    ]
+    assert (profile.low[2], profile.high[2]) == pytest.approx(np.percentile(every, [2.5, 97.5]), abs=0.13)
