@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from callboard import CallboardError, load_policy
+from callboard.environments.checks.given_numbers import read_numbers
 
 MAX_BATCH = 64
 BATCH_SECONDS = 0.002
@@ -45,10 +46,14 @@ class PolicyServer:
     async def __call__(self, request: Request) -> JSONResponse:
         try:
             body = await request.json()
-            observation = body["observation"]
-        except (ValueError, KeyError, TypeError):
+            given = (body["observation"], body.get("state") or [], body.get("reward", 0.0))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return JSONResponse({"error": 'send JSON such as {"observation": [0.0, 1.0]}'}, 400)
-        answer = await self._act((observation, body.get("state"), body.get("reward", 0.0)))
+        try:
+            call = tuple(map(_arrays, given, ("the observation", "the state", "the reward")))
+        except CallboardError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        answer = await self._act(call)
         return JSONResponse(answer, 400 if "error" in answer else 200)
 
     @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_SECONDS)
@@ -78,16 +83,30 @@ class PolicyServer:
             for row in range(len(calls))
         ]
 
-    def _state(self, arrays: list[Any] | None) -> Any:
+    def _state(self, arrays: list[np.ndarray]) -> Any:
         """Returns the state that a client sent back, or the initial one."""
-        return tree.unflatten_as(self._initial_state, list(map(np.asarray, arrays))) if arrays else self._initial_state
+        return tree.unflatten_as(self._initial_state, arrays) if arrays else self._initial_state
+
+
+def _arrays(given: Any, name: str) -> Any:
+    """Returns an observation, a reward or a list of states as arrays."""
+    if name == "the state":
+        if not isinstance(given, list):
+            raise CallboardError("the state must be the list of arrays that the answer before contained")
+        return [_arrays(array, "a state") for array in given]
+    if isinstance(given, dict) and name == "the observation":
+        return {key: _arrays(part, name) for key, part in given.items()}
+    array = read_numbers(given, name)
+    if not np.isfinite(array).all():
+        raise CallboardError(f"{name} is NaN or infinite")
+    return array
 
 
 def _stacked(observations: Any) -> Any:
-    """Stacks observations, which are arrays as nested lists, or dictionaries of them."""
+    """Stacks observations, which are arrays, or dictionaries of them."""
     if isinstance(observations[0], dict):
         return {key: _stacked([observation[key] for observation in observations]) for key in observations[0]}
-    return np.stack([np.asarray(observation) for observation in observations])
+    return np.stack(observations)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
+from ..checks.given_numbers import read_numbers
 from ..checks.observation_values import place_text
 
 
@@ -43,11 +44,8 @@ def read_action(encodings: Nest, given: Any, path: tuple[str, ...] = ()) -> Nest
 
 def _read_leaf(leaf: Leaf, given: Any, path: tuple[str, ...]) -> np.ndarray:
     spec, place = leaf.spec, place_text(path)
-    try:
-        array = np.asarray(given)
-    except (ValueError, TypeError) as error:
-        raise CallboardError(f"the action{place} is a {type(given).__name__}, not numbers") from error
-    if array.dtype.kind not in "biuf" or array.shape != tuple(spec.shape):
+    array = read_numbers(given, f"the action{place}")
+    if array.shape != tuple(spec.shape):
         raise CallboardError(
             f"the action{place} is {array.dtype.name}{array.shape}, but the environment takes "
             f"{leaf.dtype.name}{tuple(spec.shape)}"

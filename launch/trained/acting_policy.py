@@ -16,6 +16,7 @@ from ...agents.learning.fast_function import CompiledFunction, as_arrays
 from ...agents.learning.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
+from ...environments.checks.given_numbers import read_numbers
 from ...environments.checks.given_observations import read_observations
 from ...errors import CallboardError, UnknownAttribute
 from ...specs import EnvironmentSpec
@@ -140,9 +141,10 @@ class ActingPolicy:
     def _read_state(self, state: Nest, size: int | None) -> Nest:
         try:
             leaves = _leaves_as_in(self._state_spec, state)
-            arrays = [np.asarray(leaf, dtype) for leaf, (_, dtype) in zip(leaves, self._state_leaves, strict=True)]
+            pairs = list(zip(leaves, self._state_leaves, strict=True))
         except (ValueError, TypeError, KeyError) as error:
             raise CallboardError("the state has another structure than the states that this policy returns") from error
+        arrays = [read_numbers(leaf, "the state").astype(dtype) for leaf, (_, dtype) in pairs]
         for array, (shape, _) in zip(arrays, self._state_leaves, strict=True):
             expected = tuple(shape) if size is None else (size, *shape)
             if array.shape != expected:
@@ -167,10 +169,7 @@ _KEPT_STATES = 64
 
 def _column(name: str, given: Any, size: int | None, dtype: Any) -> np.ndarray:
     """Returns an argument that is one number, or one for each observation of a batch, as an array `[B]`."""
-    try:
-        array = np.asarray(0 if given is None else given, dtype)
-    except (ValueError, TypeError) as error:
-        raise CallboardError(f"{name} must be a number or an array, not a {type(given).__name__}") from error
+    array = read_numbers(0 if given is None else given, name).astype(dtype)
     count = size or 1
     if array.shape not in ((), (size,)) or not all_finite(array):
         expected = "one finite number" if size is None else f"one finite number, or {size}"

@@ -95,6 +95,21 @@ def test_it_serves_the_actions_of_the_run_to_many_clients(agent, options, serve,
     code, answer = send({"observation": [0.0] * (size + 1)})
     assert code == 400 and "but the environment gives" in answer["error"]
     assert send(b"x")[0] == send({})[0] == 400
+    good = [0.0] * size
+    for wrong in (
+        b"[" * 5000,
+        b'{"observation": [1e999]}',
+        {"observation": ["x" * 30_000, *[""] * 10_000]},
+        {"observation": good, "state": ["x" * 30_000, *[""] * 10_000]},
+        {"observation": good, "state": 3},
+        {"observation": good, "state": {"a": [1]}},
+        {"observation": good, "reward": ["x" * 30_000, *[""] * 10_000]},
+        {"observation": good, "reward": [1.0, 2.0]},
+        {"observation": {"a": good}},
+        {"observation": [good, good]},
+    ):
+        code, answer = send(wrong)
+        assert code == 400 and "\n" not in answer["error"], (wrong, answer)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0

@@ -126,7 +126,7 @@ def test_state_is_given_back_for_one_and_for_a_batch():
         ({"state": (1, [0.0, 0.0])}, "this policy uses rewards: pass the reward of the action before, as reward=..."),
         ({"state": (1, [0.0, 0.0]), "reward": [1, 2]}, "reward must be one finite number, not [1, 2]"),
         ({"state": (1, [0.0, 0.0]), "reward": np.nan}, "reward must be one finite number, not nan"),
-        ({"state": (1, [0.0, 0.0]), "reward": "x"}, "reward must be a number or an array, not a str"),
+        ({"state": (1, [0.0, 0.0]), "reward": "x"}, "reward contains text, 'x': give numbers"),
         ({"observation": np.array([np.nan, 0, 0])}, "the observation is NaN or infinite"),
         ({"observation": np.zeros(4)}, "the observation is float64(4,), but the environment gives float64(3,)"),
     ],
