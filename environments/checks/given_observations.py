@@ -37,9 +37,7 @@ def read_observations(encodings: Nest, given: Any, batches: bool = True) -> tupl
     return encoding.encode(encodings, arrays), next(iter(sizes.values()), None)
 
 
-def _read(
-    encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, int | None], batches: bool
-) -> Nest:
+def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, int | None], batches: bool) -> Nest:
     if isinstance(encodings, Leaf):
         array = read_numbers(given, f"the observation{place_text(path)}")
         place = f"'{'/'.join(path)}'"

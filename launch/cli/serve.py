@@ -11,7 +11,7 @@ from ...errors import CallboardError
 from ...install_commands import install_command
 from ..run_directory.run_reference import parse_run_reference
 from ..serving.access_token import read_token
-from ..serving.server_address import parse_address, tls_context
+from ..serving.server_address import bind, parse_address, tls_context
 from ..settings import read_settings
 from .command_parser import CommandParser
 from .run_arguments import add_trust
@@ -50,8 +50,9 @@ def main(arguments: Sequence[str]) -> int:
     address, tls = parse_address(known.listen), tls_context(known.certificate, known.key)
     token = secrets.token_urlsafe(24) if known.token_file is None else read_token(known.token_file)
     reference = parse_run_reference(known.run)
-    # Mistakes are reported before TensorFlow is imported.
+    # Mistakes are reported before TensorFlow is imported, and the address is taken.
     read_settings(reference.run, trust=known.trust)
+    bound = bind(address)
     from ..serving.http_door import HttpDoor
     from ..serving.served_policy import ServedPolicy
 
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     door = HttpDoor(
         policy.episodes, policy.wire, address, token, tls, known.places, health=policy.health, acts_once=True
     )
-    door.start()
+    door.start(bound)
     shown = f"token {token}" if known.token_file is None else f"its token is in {known.token_file}"
     notify(f"serves {reference.run}, {policy.loaded}, at {address.url(tls is not None)}; {shown}")
     if not address.is_loopback and tls is None:

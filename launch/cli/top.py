@@ -85,7 +85,9 @@ def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
         f"{overview['learner_steps']:,} learner steps",
         f"{overview['learner/steps_per_second']:,.1f} learner steps/s",
     ]
-    bottleneck = find_bottleneck(overview.get("waiting", {}), overview["learner_steps"])
+    bottleneck = find_bottleneck(overview.get("waiting", {}), overview)
+    if "policy_server/open_episodes" in overview:
+        parts.append(f"{overview['policy_server/open_episodes']:.0f} open episodes of simulators")
     lines = [Text("  ".join(parts))] + ([Text(bottleneck.description)] if bottleneck is not None else [])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("node", "host", "process", "CPU", "memory", "waiting", "lag", "restarts", "doing"):

@@ -12,6 +12,7 @@ from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
 from ..experiments.environment_check import environment_check
 from ..experiments.option_parsing import option_texts
+from ..experiments.policy_server_settings import check_address_is_free
 from ..experiments.run_checks import check_settings
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)
     check_settings(experiment)
+    check_address_is_free(experiment)
     launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
     with environment_check(experiment) as check:

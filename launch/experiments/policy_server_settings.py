@@ -8,7 +8,7 @@ from ...errors import CallboardError
 from ...install_commands import install_command
 from ..experiment import Experiment
 from ..serving.access_token import read_token
-from ..serving.server_address import parse_address, tls_context
+from ..serving.server_address import bind, parse_address, tls_context
 
 _ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
 
@@ -45,3 +45,13 @@ def check_policy_server(experiment: Experiment) -> None:
     for name, is_set in refused.items():
         if is_set:
             raise CallboardError(f"a policy server does not step its simulators, and has no {name}: leave it out")
+
+
+def check_address_is_free(experiment: Experiment) -> None:
+    """Rejects an address of the policy server that is taken, before anything starts.
+
+    Raises:
+      CallboardError: another program listens there, or this machine does not have the address.
+    """
+    if experiment.policy_server is not None:
+        bind(parse_address(experiment.policy_server)).close()

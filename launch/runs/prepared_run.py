@@ -20,6 +20,7 @@ from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
 from ..experiments.policy_plan import Layouts
 from ..experiments.recorded_sources import check_datasets, with_recorded_data
+from ..experiments.policy_server_settings import check_address_is_free
 from ..experiments.run_checks import check_experiment
 from ..launchers.launcher import Launcher
 from ..launchers.registry import launcher_arguments
@@ -104,6 +105,7 @@ def prepared_run(
     check_can_be_resumed(experiment)
     experiment = with_recorded_data(with_absolute_sources(launcher.fit(experiment)))
     launcher.check(experiment)
+    check_address_is_free(experiment)
     here = launcher.local_nodes(experiment)
     check_environment(experiment)
     layouts = check_experiment(experiment, here.learners)

@@ -48,4 +48,7 @@ def make_token(path: pathlib.Path) -> str:
 
 def is_token(given: str, token: str) -> bool:
     """Returns whether the value of an `Authorization` header holds the token, in a time that does not depend on it."""
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    scheme, _, rest = given.partition(" ")
+    # What is not UTF-8 has been decoded to surrogates.
+    is_right = hmac.compare_digest(rest.strip(" ").encode(errors="surrogatepass"), token.encode())
+    return is_right and scheme.lower() == "bearer"

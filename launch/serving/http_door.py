@@ -1,6 +1,7 @@
 """The HTTP interface of a policy server: access, limits, and the conversion of requests and answers."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import re
@@ -18,9 +19,11 @@ from ... import __version__
 from ...errors import CallboardError, one_line
 from ..processes.listen_filter import PortGuard
 from .access_token import is_token
+from .connections import FIRST_SECONDS, Connection, Connections
 from .episode_server import ANSWER_SECONDS, EpisodeServer, RefusedRequest, StepRequest
+from .limited_log import LimitedLog
 from .rate_limit import RateLimit
-from .server_address import ServerAddress
+from .server_address import ServerAddress, bind
 from .wire_format import WireFormat, parse_body
 
 STEP, STEPS, ACT, SPACES, HEALTH = "/v1/step", "/v1/steps", "/v1/act", "/v1/spaces", "/v1/health"
@@ -31,18 +34,26 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _FIELDS = ("episode", "sequence", "observation", "reward", "terminated", "truncated", "action", "cut_off")
 _BODY_SECONDS = 10.0
 _START_SECONDS = 30.0
-_FIRST_SECONDS = 20.0
-"""Time in which a connection must have sent its first request with the token."""
+_LOOK_SECONDS = 0.25
 _PAUSE_SECONDS = 0.1
 _IDLE_SECONDS = 300.0
 """Time after which a connection without requests is closed."""
 _CLOSE_SECONDS = 1.0
 """Time in which requests are still answered when the server closes."""
-_REQUESTS_A_SECOND = 2000.0
-"""Most requests of one connection; a burst may have as many."""
 _WRONG_TOKENS_A_SECOND = 5.0
 _FURTHER_CONNECTIONS = 32
+_BIG = 2**14
+"""Bytes of a body from which on it is converted in another thread, while the event loop answers others."""
+_MOST_REWARD = 1e10
+"""Larger rewards, squared and summed in a loss, would not be finite in float32."""
+_EXAMPLES = {
+    STEP: '{"episode": "a1", "sequence": 0, "observation": ...}',
+    STEPS: '{"steps": [...]}',
+    ACT: '{"observation": ...}',
+}
+_CODES = {404: "unknown_path", 405: "wrong_method", 413: "too_large"}
 
+_logger = logging.getLogger()
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -79,15 +90,13 @@ class HttpDoor:
         self._token = token
         self._tls = tls
         self._most_connections = places + _FURTHER_CONNECTIONS
+        self._connections = Connections(self._most_connections)
         self._refuses_actions = chosen_actions
         self._health = health
         self._acts_once = acts_once
         self._guard = PortGuard()
         self._wrong_tokens = RateLimit(_WRONG_TOKENS_A_SECOND)
-        self._opening: set[asyncio.Task[None]] = set()
-        """Connections whose TLS handshake has not ended."""
-        self._limits: dict[Any, RateLimit] = {}
-        """By the address and port of the other side; the newest."""
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, "policy-server-bodies")
         self._loop = asyncio.new_event_loop()
         self._answered_requests: deque[asyncio.Future[None]] = deque()
         """Requests whose answers have not been sent yet; the serving thread appends to it."""
@@ -96,26 +105,26 @@ class HttpDoor:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy-server", daemon=True)
 
-    def start(self) -> None:
+    def start(self, bound: socket.socket | None = None) -> None:
         """Begins to listen.
+
+        Args:
+          bound: a socket that has the address already; None for a new one.
 
         Raises:
           CallboardError: the address cannot be used.
         """
-        host, port = self._address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = bind(self._address) if bound is None else bound
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
             listener.listen(self._most_connections)
         except OSError as error:
             listener.close()
             raise CallboardError(
-                f"the policy server cannot listen at {host}:{port}: {error.strerror}; choose another address or port"
+                f"the policy server cannot listen at {self._address.host}:{self._address.port}: {error.strerror}; "
+                "choose another address or port"
             ) from error
         if self._address.is_loopback:
-            self._guard.close(port)
+            self._guard.close(self._address.port)
         self._listener = listener
         self._thread.start()
         self._started.wait(_START_SECONDS)
@@ -130,8 +139,10 @@ class HttpDoor:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._serve())
+            with LimitedLog():
+                self._loop.run_until_complete(self._serve())
         finally:
+            self._worker.shutdown(wait=False)
             self._loop.close()
 
     async def _serve(self) -> None:
@@ -151,10 +162,11 @@ class HttpDoor:
         server = runner.server
         assert server is not None
 
-        accepting = self._loop.create_task(self._accept(server))
+        tasks = [self._loop.create_task(self._accept(server)), self._loop.create_task(self._watch())]
         self._started.set()
         await self._closed.wait()
-        accepting.cancel()
+        for task in tasks:
+            task.cancel()
         self._listener.close()
         await runner.cleanup()
 
@@ -163,84 +175,92 @@ class HttpDoor:
         self._listener.setblocking(False)
         while True:
             try:
-                accepted, _ = await self._loop.sock_accept(self._listener)
+                accepted, (host, *_) = await self._loop.sock_accept(self._listener)
             except OSError as error:  # There may be too many open files.
-                logging.warning("a connection could not be accepted: %s", error)
+                _logger.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if len(server.connections) + len(self._opening) >= self._most_connections:
+            if self._connections.make_room():
+                connection = Connection(host, server(), self._connections)
+                self._connections.add(connection)
+                connection.opening = self._loop.create_task(self._open(connection, accepted))
+            else:
                 accepted.close()
-                continue
-            opening = self._loop.create_task(self._open(server, accepted))
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            # Requests of others are read between two connections, also where peers connect without a pause.
+            await asyncio.sleep(0)
 
-    async def _open(self, server: web.Server, accepted: socket.socket) -> None:
-        handshake = None if self._tls is None else _FIRST_SECONDS
+    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
+        handshake = None if self._tls is None else FIRST_SECONDS
         try:
-            transport, _ = await self._loop.connect_accepted_socket(
-                server, accepted, ssl=self._tls, ssl_handshake_timeout=handshake
+            await self._loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=handshake
             )
         except (OSError, EOFError):  # The other side speaks no TLS, or has gone.
-            accepted.close()
-            return
-        self._loop.call_later(_FIRST_SECONDS, self._close_without_token, transport)
+            pass
+        finally:
+            if connection.transport is None:
+                self._connections.forget(connection)
+                accepted.close()
 
-    def _close_without_token(self, transport: asyncio.BaseTransport) -> None:
-        """Closes a connection over which no request with the token has come: it keeps others out."""
-        if transport.get_extra_info("peername") not in self._limits and isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._connections.close_overdue()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Refuses requests without the token and too many of them, and turns errors into answers."""
+        connection = self._connections.of(request.protocol)
+        if connection is None:
+            raise ConnectionResetError
+        connection.begin_request()
+        status, code = 400, "bad_request"
         try:
-            if request.path != HEALTH:
-                self._check_access(request)
+            self._check_access(request, connection)
             return await handler(request)
         except RefusedRequest as error:
             return _answer({"error": str(error), "code": error.code}, error.status)
         except CallboardError as error:
-            return _answer({"error": str(error), "code": "bad_request"}, 400)
+            text = str(error)
+        except RecursionError:
+            text = "the body is too deeply nested"
+        except web.RequestPayloadError as error:
+            text = f"the body cannot be read: {one_line(error)}"
         except web.HTTPException as error:
-            return _answer({"error": _reason(error, self._wire.most_bytes), "code": "bad_request"}, error.status)
+            status, code = error.status, _CODES.get(error.status, code)
+            text = self._reason(error)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            logging.exception("a request could not be answered")
+            _logger.exception("a request could not be answered")
             return _answer({"error": one_line(error), "code": "failed"}, 500)
+        finally:
+            connection.end_request()
+        if connection.has_token:
+            _logger.warning("a request of %s was refused: %s", connection.host, text)
+        return _answer({"error": text, "code": code}, status)
 
-    def _check_access(self, request: web.Request) -> None:
-        if not is_token(request.headers.get("Authorization", ""), self._token):
+    def _check_access(self, request: web.Request, connection: Connection) -> None:
+        if not connection.limit.allows():
+            raise RefusedRequest(429, "too_many", "too many requests a second over one connection: send fewer")
+        given = request.headers.get("Authorization")
+        if given is not None and is_token(given, self._token):
+            connection.has_token = True
+        elif given is not None or request.path != HEALTH:
             if not self._wrong_tokens.allows():
                 raise RefusedRequest(429, "too_many", "too many requests had a wrong token: wait a second")
-            raise RefusedRequest(401, "unauthorized", 'send the header "Authorization: Bearer TOKEN" with the token')
-        transport = request.transport
-        peer = None if transport is None else transport.get_extra_info("peername")
-        limit = self._limits.setdefault(peer, RateLimit(_REQUESTS_A_SECOND))
-        while len(self._limits) > 2 * self._most_connections:
-            del self._limits[next(iter(self._limits))]
-        if not limit.allows():
-            raise RefusedRequest(
-                429, "too_many", f"more than {_REQUESTS_A_SECOND:g} requests a second over one connection: send fewer"
-            )
+            problem = 'send the header "Authorization: Bearer TOKEN" with the token'
+            if (given or "").lower().startswith("bearer "):
+                problem = "the token is wrong: send the one that the server has shown, or that is in its token file"
+            raise RefusedRequest(401, "unauthorized", problem)
 
     async def _step(self, request: web.Request) -> web.Response:
-        fields, rest = await self._body(request)
-        action = await self._answered(self._read(fields, rest))
+        action = await self._answered(await self._converted(request, self._read))
         return _answer({} if action is None else {"action": self._wire.format_action(action)})
 
     async def _steps(self, request: web.Request) -> web.Response:
         """Takes timesteps of several episodes; what is wrong with one is its answer, unless it cannot be read."""
-        fields, rest = await self._body(request, MOST_TOGETHER)
-        steps = fields.get("steps")
-        if list(fields) != ["steps"] or not isinstance(steps, list) or not 1 <= len(steps) <= MOST_TOGETHER:
-            raise CallboardError(f'send {{"steps": [...]}} with 1 to {MOST_TOGETHER} timesteps, and nothing else')
-        if not all(isinstance(one, dict) for one in steps):
-            raise CallboardError("each of steps is an object with the fields of a timestep")
-        read = [self._read(one, rest) for one in steps]
-        if len({one.episode for one in read}) < len(read):
-            raise CallboardError("steps has two timesteps of one episode: send one, and wait for its answer")
+        read = await self._converted(request, self._read_together, MOST_TOGETHER)
         answers = await asyncio.gather(*(self._answer_of(one) for one in read))
         return _answer({"answers": answers})
 
@@ -253,15 +273,16 @@ class HttpDoor:
         return {} if action is None else {"action": self._wire.format_action(action)}
 
     async def _act(self, request: web.Request) -> web.Response:
-        fields, rest = await self._body(request)
-        if list(fields) != ["observation"]:
-            raise CallboardError('send {"observation": ...} and nothing else')
         name = f"once.{uuid.uuid4().hex}"
-        action = await self._answered(StepRequest(name, 0, self._wire.observation(fields["observation"], rest)))
+        observation = await self._converted(request, self._read_observation)
+        action = await self._answered(StepRequest(name, 0, observation))
         self._episodes.submit(StepRequest(name, 1, None))
         return _answer({"action": self._wire.format_action(action)})
 
-    async def _body(self, request: web.Request, timesteps: int = 1) -> tuple[dict[str, Any], memoryview]:
+    async def _converted(
+        self, request: web.Request, read: Callable[[dict[str, Any], memoryview], Any], timesteps: int = 1
+    ) -> Any:
+        """Returns what a function reads from the body of a request."""
         most = timesteps * self._wire.most_bytes
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
@@ -271,7 +292,14 @@ class HttpDoor:
             body = await self._slow_body(request)
         if len(body) > most:
             raise web.HTTPRequestEntityTooLarge(most, len(body))
-        return parse_body(body, request.content_type == _BINARY)
+        # Without the header, or with nonsense in it, HTTP's own default would be bytes.
+        is_binary = request.headers.get("Content-Type", "").partition(";")[0].strip().lower() == _BINARY
+        example = _EXAMPLES[request.path]
+
+        def convert() -> Any:
+            return read(*parse_body(body, is_binary, example))
+
+        return convert() if len(body) < _BIG else await self._loop.run_in_executor(self._worker, convert)
 
     async def _slow_body(self, request: web.Request) -> bytes:
         try:
@@ -304,6 +332,22 @@ class HttpDoor:
             if not answered.done():
                 answered.set_result(None)
 
+    def _read_observation(self, fields: dict[str, Any], rest: memoryview) -> Any:
+        if list(fields) != ["observation"]:
+            raise CallboardError('send {"observation": ...} and nothing else')
+        return self._wire.observation(fields["observation"], rest)
+
+    def _read_together(self, fields: dict[str, Any], rest: memoryview) -> list[StepRequest]:
+        steps = fields.get("steps")
+        if list(fields) != ["steps"] or not isinstance(steps, list) or not 1 <= len(steps) <= MOST_TOGETHER:
+            raise CallboardError(f'send {{"steps": [...]}} with 1 to {MOST_TOGETHER} timesteps, and nothing else')
+        if not all(isinstance(one, dict) for one in steps):
+            raise CallboardError("each of steps is an object with the fields of a timestep")
+        read = [self._read(one, rest) for one in steps]
+        if len({one.episode for one in read}) < len(read):
+            raise CallboardError("steps has two timesteps of one episode: send one, and wait for its answer")
+        return read
+
     def _read(self, fields: dict[str, Any], rest: memoryview) -> StepRequest:
         for name in fields:
             if name not in _FIELDS:
@@ -318,13 +362,20 @@ class HttpDoor:
             raise CallboardError("terminated, truncated and cut_off must be true or false")
         terminated, truncated, cut_off = flags
         reward = fields.get("reward", 0.0)
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) < 3e38:
-            raise CallboardError("reward must be a finite number")
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) <= _MOST_REWARD:
+            raise CallboardError(
+                f"the reward of episode {episode!r} must be a number from {-_MOST_REWARD:g} to {_MOST_REWARD:g}, the "
+                "most that can be learned from"
+            )
         chosen = fields.get("action")
         if chosen is not None and (reason := self._refuses_actions()):
             raise CallboardError(reason)
         if cut_off:
             return StepRequest(episode, sequence, None)
+        if sequence and "reward" not in fields:
+            raise CallboardError("every timestep after the first needs the reward of the action before: send reward")
+        if not sequence and reward:
+            raise CallboardError("timestep 0 has no reward, since no action was before it: leave reward out")
         if "observation" not in fields:
             raise CallboardError("every timestep needs an observation, also the last one; or give cut_off")
         return StepRequest(
@@ -341,7 +392,21 @@ class HttpDoor:
         return _answer(self._wire.spaces)
 
     async def _show_health(self, request: web.Request) -> web.Response:
-        return _answer({"status": "ok", "version": __version__, **self._health()})
+        """Shows that the server works; what it serves, to those who have the token."""
+        shown = {"version": __version__, **self._health()} if "Authorization" in request.headers else {}
+        return _answer({"status": "ok", **shown})
+
+    def _reason(self, error: web.HTTPException) -> str:
+        if error.status == 413:
+            most = self._wire.most_bytes
+            return f"a timestep has more than {most} bytes, the most for these spaces: send arrays as base64 or raw"
+        posted = [STEP, STEPS, *([ACT] if self._acts_once else [])]
+        if error.status == 404:
+            once = "" if self._acts_once else f"; {ACT} is there with callboard serve only"
+            return f"there are {', '.join(posted)}, {SPACES} and {HEALTH}{once}"
+        if error.status == 405:
+            return f"send {', '.join(posted)} with POST, {SPACES} and {HEALTH} with GET"
+        return error.reason
 
 
 def _give_up(answered: "asyncio.Future[None]") -> None:
@@ -353,13 +418,3 @@ def _give_up(answered: "asyncio.Future[None]") -> None:
 
 def _answer(content: dict[str, Any], status: int = 200) -> web.Response:
     return web.json_response(content, status=status)
-
-
-def _reason(error: web.HTTPException, most_bytes: int) -> str:
-    if error.status == 413:
-        return f"a timestep has more than {most_bytes} bytes, the most for these spaces: send arrays as base64 or raw"
-    if error.status == 404:
-        return f"there are {STEP}, {STEPS}, {SPACES} and {HEALTH}"
-    if error.status == 405:
-        return f"send {STEP} and {STEPS} with POST, {SPACES} and {HEALTH} with GET"
-    return error.reason

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import socket
 import ssl
 from typing import NamedTuple
 
@@ -44,6 +45,26 @@ def parse_address(text: str) -> ServerAddress:
     if not (colon and host and 1 <= number <= 65535):
         raise CallboardError(f"policy server {text!r} is no address: write HOST:PORT, such as 127.0.0.1:8650")
     return ServerAddress(host, number)
+
+
+def bind(address: ServerAddress) -> socket.socket:
+    """Returns a socket with an address, which does not listen yet.
+
+    Raises:
+      CallboardError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(tuple(address))
+    except OSError as error:
+        bound.close()
+        raise CallboardError(
+            f"the policy server cannot listen at {address.host}:{address.port}: {error.strerror}; choose another "
+            "address or port"
+        ) from error
+    return bound
 
 
 def tls_context(certificate: str | None, key: str | None) -> ssl.SSLContext | None:

@@ -32,12 +32,13 @@ _FURTHER_BYTES = 2**16
 _DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64".split()
 
 
-def parse_body(body: bytes, is_binary: bool) -> tuple[dict[str, Any], memoryview]:
+def parse_body(body: bytes, is_binary: bool, example: str) -> tuple[dict[str, Any], memoryview]:
     """Returns the JSON object in the body of a request, and the bytes after it.
 
     Args:
       body: the body.
       is_binary: whether it begins with the length of the JSON.
+      example: what the object may look like, for messages.
 
     Raises:
       CallboardError: the body is something else.
@@ -54,9 +55,9 @@ def parse_body(body: bytes, is_binary: bool) -> tuple[dict[str, Any], memoryview
     try:
         parsed = json.loads(bytes(content), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise CallboardError("the body is not JSON, or too deeply nested") from error
+        raise CallboardError(f"the body is not JSON, or too deeply nested: send {example}") from error
     if not isinstance(parsed, dict):
-        raise CallboardError('the body must be a JSON object such as {"episode": "a1", "sequence": 0}')
+        raise CallboardError(f"the body must be a JSON object such as {example}")
     return parsed, rest
 
 
@@ -86,9 +87,8 @@ class WireFormat:
         Raises:
           CallboardError: it does not fit the environment's space.
         """
-        nest, size = read_observations(self._encoding.observation, _arrays(self._encoding.observation, given, rest))
-        if size is not None:
-            raise CallboardError("the observation has an axis too many: send one observation, not a batch")
+        encoding = self._encoding.observation
+        nest, _ = read_observations(encoding, _arrays(encoding, given, rest), batches=False)
         if not all(np.isfinite(leaf).all() for leaf in tree.flatten(nest) if leaf.dtype.kind == "f"):
             raise CallboardError("the observation is NaN or infinite: send finite numbers only")
         return nest

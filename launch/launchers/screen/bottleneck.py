@@ -1,7 +1,7 @@
 """Which part of a run the others wait for, in words."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _MUCH = 0.2
 """Fraction of the time from which on waiting is worth a remark."""
@@ -13,18 +13,25 @@ class Bottleneck(NamedTuple):
     """The part of a run that limits its speed."""
 
     part: str
-    """`actors`, `inference`, `replay` or `learner`; empty if no part limits the others."""
+    """`actors`, `simulators`, `inference`, `replay` or `learner`; empty if no part limits the others."""
     description: str
     """A sentence."""
 
 
-def find_bottleneck(waiting: Waiting, learner_steps: int) -> Bottleneck | None:
+def find_bottleneck(waiting: Waiting, status: Mapping[str, Any]) -> Bottleneck | None:
     """Returns the bottleneck of a run; None as long as it is not known.
 
     Args:
       waiting: how much of the time nodes waited, see `NodeOverview.waiting`.
-      learner_steps: learner steps made so far.
+      status: the state of the run, for the learner steps made so far and whether simulators act.
     """
+    found = _bottleneck(waiting, status.get("learner_steps", 0))
+    if found is None or found.part != "actors" or "policy_server/open_episodes" not in status:
+        return found
+    return Bottleneck("simulators", found.description.replace("actors are the bottleneck", "it waits for simulators"))
+
+
+def _bottleneck(waiting: Waiting, learner_steps: int) -> Bottleneck | None:
     if "learner" not in waiting or "actor" not in waiting:
         return None
     data = waiting["learner"].get("data", 0.0)

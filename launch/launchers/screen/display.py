@@ -180,14 +180,17 @@ class RunProgress:
                 fields.append((name.removeprefix("episode/"), f"{value:.3g} (from {low:.3g} to {high:.3g})"))
         if "learner/policy_lag" in status:
             fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
+        if "policy_server/open_episodes" in status:
+            fields.append(("open episodes", f"{status['policy_server/open_episodes']:.0f} of simulators"))
         fills = [value for name, value in status.items() if name.startswith("replay/fill")]
         if fills and not status.get("has_queue"):
             fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
-        bottleneck = find_bottleneck(status.get("waiting", {}), status.get("learner_steps", 0))
+        bottleneck = find_bottleneck(status.get("waiting", {}), status)
         if bottleneck is not None and in_words:
             fields.append(("waiting", bottleneck.description))
         elif bottleneck is not None and bottleneck.part:
-            fields.append(("bottleneck", bottleneck.part))
+            name = "waits for" if bottleneck.part == "simulators" else "bottleneck"
+            fields.append((name, bottleneck.part))
         restarts = status.get("node_restarts")
         if restarts:
             names = ", ".join(f"{name} {count}" for name, count in sorted(restarts.items())[:_SHOWN_RESTARTS])

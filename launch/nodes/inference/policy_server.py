@@ -1,7 +1,6 @@
 """The node that acts for simulators which connect from outside: central inference whose requests come over HTTP."""
 
 import functools
-import logging
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -143,22 +142,20 @@ class PolicyServerNode(InferenceNode):
         return self._weights.version
 
     def _announce(self) -> None:
-        """Says on the screen, when the run begins, where simulators connect."""
+        """Says on the screen where simulators connect: when the run begins, is resumed, or the node is restarted."""
         experiment = self._experiment
         assert experiment.policy_server is not None
         address, given = parse_address(experiment.policy_server), experiment.policy_server_token_file
         encrypted = experiment.policy_server_certificate is not None
         url = address.url(encrypted)
-        logging.info("policy server at %s", url)
-        if not self._incarnation:
-            token = read_token(token_path(self._run))
-            shown = f"token {token}" if given is None else f"its token is in {given}"
-            self.context.notify(f"policy server at {url}, {experiment.actors} places; {shown}")
-            if not address.is_loopback and not encrypted:
-                self.context.notify(
-                    "the policy server sends its token and all data unencrypted over the network: set "
-                    "policy_server_certificate, or listen at 127.0.0.1"
-                )
+        token = read_token(token_path(self._run))
+        shown = f"token {token}" if given is None else f"its token is in {given}"
+        self.context.notify(f"policy server at {url}, {experiment.actors} places; {shown}")
+        if not address.is_loopback and not encrypted:
+            self.context.notify(
+                "the policy server sends its token and all data unencrypted over the network: set "
+                "policy_server_certificate, or listen at 127.0.0.1"
+            )
 
     def _health(self) -> dict[str, Any]:
         return {"learner_step": self.weights_step()}

@@ -19,12 +19,19 @@ from callboard.launch.launchers.screen.bottleneck import find_bottleneck
 )
 def test_the_part_that_the_others_wait_for_is_named(learner, actor, inference, part, words):
     waiting = {"learner": learner, "actor": actor, **({} if inference is None else {"inference": inference})}
-    found = find_bottleneck(waiting, learner_steps=10)
+    found = find_bottleneck(waiting, {"learner_steps": 10})
     assert found.part == part and words in found.description
 
 
 def test_nothing_is_said_before_it_is_known():
-    assert find_bottleneck({}, 0) is None
-    assert find_bottleneck({"actor": {}}, 10) is None
+    assert find_bottleneck({}, {}) is None
+    assert find_bottleneck({"actor": {}}, {"learner_steps": 10}) is None
     waiting = {"actor": {}, "learner": {"data": 1.0}}
-    assert find_bottleneck(waiting, 0).description == "the learner waits for its first batch"
+    assert find_bottleneck(waiting, {}).description == "the learner waits for its first batch"
+
+
+def test_a_policy_server_waits_for_simulators():
+    waiting = {"learner": {"data": 0.8}, "actor": {}}
+    found = find_bottleneck(waiting, {"learner_steps": 10, "policy_server/open_episodes": 0.0})
+    assert found.part == "simulators"
+    assert found.description == "the learner waits for data 80% of the time: it waits for simulators"

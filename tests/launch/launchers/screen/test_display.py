@@ -119,3 +119,8 @@ def test_how_full_replay_is_is_shown_unless_it_is_a_queue():
     progress = RunProgress(1000)
     assert dict(progress.fields({**STATUS, "replay/fill_0": 0.25}))["replay"] == "25% full"
     assert "replay" not in dict(progress.fields({**STATUS, "replay/fill_0": 0.25, "has_queue": True}))
+
+
+def test_open_episodes_of_simulators_and_that_the_run_waits_for_them():
+    fields = dict(RunProgress(1000).fields({**STATUS, "policy_server/open_episodes": 3.0}))
+    assert fields["open episodes"] == "3 of simulators" and fields["waits for"] == "simulators"

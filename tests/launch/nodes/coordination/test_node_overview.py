@@ -35,7 +35,7 @@ def test_a_node_that_compiles_is_left_out(overview):
     overview.update("learner/0", "a", learner)
     overview.update("actor/0", "b", health(replay_to_take_data=0.9))
     assert overview.waiting() == {"actor": {"replay": 0.9}}
-    assert find_bottleneck(overview.waiting(), learner_steps=10) is None
+    assert find_bottleneck(overview.waiting(), {"learner_steps": 10}) is None
 
 
 def test_waiting_for_the_end_of_the_run_is_left_out(overview):
