@@ -242,13 +242,16 @@ def _parts(values: Sequence[Any], key: Any) -> list[Any]:
 
 
 def check_keys(keys: Iterable[Any], what: str) -> None:
-    """Raises `CallboardError` if the keys of a dictionary in an environment's spaces cannot be put into an order.
+    """Raises `CallboardError` if keys of a dictionary in an environment's spaces are no UTF-8, or have no order.
 
     Args:
       keys: the keys.
       what: what the dictionary is, for the message.
     """
     keys = list(keys)
+    for key in keys:
+        if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
+            raise CallboardError(f"{what} has the key {key!r}, which is no text in UTF-8: rename it")
     try:
         sorted(keys)
     except TypeError as error:

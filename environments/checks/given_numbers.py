@@ -17,7 +17,7 @@ _MOST_AXES = 32
 def read_numbers(given: Any, name: str) -> np.ndarray:
     """Returns numbers as an array of bools, integers or floats.
 
-    It takes memory in proportion to what was given: NumPy, which makes every text as wide as the longest one, sees none.
+    It takes memory in proportion to what was given: NumPy, which makes every text as wide as the longest, sees none.
 
     Args:
       given: a number, an array or a tensor, or lists of them.

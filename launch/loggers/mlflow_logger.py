@@ -8,6 +8,7 @@ from typing import Any
 from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
+from ..plain_names import plain_names
 from .metric_logger import LoggedRun, MetricLogger
 
 _ID = "mlflow"
@@ -52,9 +53,16 @@ class MlflowLogger(MetricLogger):
 
     def write(self, row: Mapping[str, Any]) -> None:
         step, milliseconds = int(row["environment_steps"]), int(row.get("time", time.time()) * 1000)
-        metrics = [Metric(name, float(value), milliseconds, step) for name, value in row.items() if name != "time"]
+        names = sorted(row.keys() - {"time"})
+        pairs = zip(names, plain_names(list(map(_without_empty_parts, names)), also="/-. :"), strict=True)
+        metrics = [Metric(shown, float(row[name]), milliseconds, step) for name, shown in pairs]
         self._client.log_batch(self._run_id, metrics=metrics)
 
     def close(self) -> None:
         if self._client is not None:
             self._client.set_terminated(self._run_id)
+
+
+def _without_empty_parts(name: str) -> str:
+    """Returns the name of a metric without parts that would be none of a path, such as `..`, which MLflow refuses."""
+    return "/".join(part if part.strip(".") else part.replace(".", "_") or "_" for part in name.split("/"))

@@ -1,11 +1,11 @@
 """The newest metrics of a run, served for Prometheus."""
 
-import re
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import CallboardError
+from ..plain_names import plain_names
 from .metric_logger import LoggedRun, MetricLogger, require_package
 
 _PREFIX = "callboard_"
@@ -47,9 +47,10 @@ class PrometheusLogger(MetricLogger):
         """Called by the server at every request; yields the metrics."""
         from prometheus_client.core import GaugeMetricFamily
 
-        for name, value in sorted(self._row.items()):
-            gauge = GaugeMetricFamily(metric_name(name), name, labels=["run"])
-            gauge.add_metric([self._run], float(value))
+        row = dict(sorted(self._row.items()))
+        for name, shown in zip(row, plain_names(list(row)), strict=True):
+            gauge = GaugeMetricFamily(f"{_PREFIX}{shown}", name, labels=["run"])
+            gauge.add_metric([self._run], float(row[name]))
             yield gauge
 
     def close(self) -> None:
@@ -57,11 +58,6 @@ class PrometheusLogger(MetricLogger):
             self._server.shutdown()
             self._server.server_close()
             self._thread.join()
-
-
-def metric_name(name: str) -> str:
-    """Returns the name of a metric for Prometheus: `callboard_learner_loss` of `learner/loss`."""
-    return _PREFIX + re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
 def check_prometheus(host: str, port: int | None) -> None:

@@ -19,8 +19,8 @@ from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
 from ..experiments.policy_plan import Layouts
-from ..experiments.recorded_sources import check_datasets, with_recorded_data
 from ..experiments.policy_server_settings import check_address_is_free
+from ..experiments.recorded_sources import check_datasets, with_recorded_data
 from ..experiments.run_checks import check_experiment
 from ..launchers.launcher import Launcher
 from ..launchers.registry import launcher_arguments

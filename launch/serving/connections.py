@@ -58,8 +58,8 @@ class Connection(asyncio.Protocol):
             self._deadline = self._connections.clock() + _HEAD_SECONDS
         self.http.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        return self.http.eof_received()
+    def eof_received(self) -> None:
+        self.http.eof_received()
 
     def pause_writing(self) -> None:
         self._unread_deadline = self._connections.clock() + _UNREAD_SECONDS

@@ -15,7 +15,7 @@ _LOGGERS = ("", "asyncio", "py.warnings", *(f"aiohttp.{part}" for part in "acces
 
 
 class LimitedLog(logging.Filter):
-    """Limits what one thread logs, by whichever logger: short lines without control characters, and some of them a minute.
+    """Limits what one thread logs, by whichever logger: few lines, which are short and without control characters.
 
     Args:
       clock: the clock.

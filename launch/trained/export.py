@@ -1,7 +1,6 @@
 """Exports the policy of a run as a SavedModel, which acts without Callboard."""
 
 import pathlib
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
 from ..experiment import Experiment
+from ..plain_names import plain_names
 from ..run_directory.layout import RunDirectory
 from .saved_policies import policy_file, restored_policy, saved_spec
 
@@ -123,17 +123,10 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
 def leaf_names(prefix: str, nest: Nest) -> list[str]:
     """Returns a name for each leaf of a nest, in the order of `tree.flatten`: the prefix, keys, fields and indices.
 
-    Characters other than letters and digits become `_`; empty keys are left out.
-
-    Raises:
-      CallboardError: two leaves would have the same name.
+    They consist of ASCII letters, digits and `_` (see `plain_names`); empty keys are left out.
     """
     paths = [(prefix, *path) for path, _ in tree.flatten_with_path(nest)]
-    names = [re.sub(r"\W", "_", "_".join(filter(None, map(str, path)))) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            raise CallboardError(f"two parts of the {prefix} would both be called {name!r}: rename one of them")
-    return names
+    return plain_names(["/".join(filter(None, map(str, path))) for path in paths])
 
 
 def _named(prefix: str, nest: Nest) -> dict[str, Any]:

@@ -177,7 +177,8 @@ class RunProgress:
         for name, value in status.items():
             if name.startswith("episode/") and f"{name}_min" in status:
                 low, high = status[f"{name}_min"], status[f"{name}_max"]
-                fields.append((name.removeprefix("episode/"), f"{value:.3g} (from {low:.3g} to {high:.3g})"))
+                shown = "".join(one if one.isprintable() else "?" for one in name.removeprefix("episode/"))
+                fields.append((shown, f"{value:.3g} (from {low:.3g} to {high:.3g})"))
         if "learner/policy_lag" in status:
             fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
         if "policy_server/open_episodes" in status:

@@ -7,7 +7,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.loggers.metric_logger import LoggedRun
-from callboard.launch.loggers.prometheus_logger import PrometheusLogger, check_prometheus, metric_name
+from callboard.launch.loggers.prometheus_logger import PrometheusLogger, check_prometheus
 
 pytest.importorskip("prometheus_client")
 
@@ -40,8 +40,13 @@ def test_the_newest_row_is_served_until_the_end(tmp_path):
     check_prometheus("127.0.0.1", logger.port)
 
 
-def test_names_have_letters_that_prometheus_accepts():
-    assert metric_name("episode/distance-to.goal") == "callboard_episode_distance_to_goal"
+def test_names_have_letters_that_prometheus_accepts_and_no_two_are_the_same(tmp_path):
+    logger = PrometheusLogger("127.0.0.1", 0)
+    names = ["episode/distance-to.goal", "episode/größe", "episode/a b", "episode/a/b", 'episode/"\n{}']
+    logger.write({name: 1.0 for name in names})
+    found = [family.name for family in logger.collect()]
+    assert "callboard_episode_distance_to_goal" in found and "callboard_episode_gr_xf6__xdf_e" in found
+    assert len(set(found)) == 5 and all(name.isascii() and name.isidentifier() for name in found)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.77", "no-such-host.invalid", ""])

@@ -2,7 +2,6 @@
 
 import base64
 import concurrent.futures
-import contextlib
 import json
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""Generated requests: whatever comes, the answer says what is wrong with it, and good requests are answered beside it."""
+"""Generated requests: whatever comes, the answer says what is wrong with it, and good ones are answered beside it."""
 
 import base64
 import collections
@@ -17,7 +17,7 @@ from callboard.policy_client import PolicyClient
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NUMBERS = [0, 1, -1, 255, 256, 2**31, 2**63, 2**64, -(2**63) - 1, 10**300, 1e308, 1e-320, 3e38, 0.5, True]
-OTHERS = [
+OTHERS: list = [
     None,
     "",
     "x",
@@ -66,7 +66,7 @@ HEADS = [
     b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
     b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nContent-Encoding: br\r\nContent-Length: 4\r\n\r\nabcd",
-    b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\n{}",
+    b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\n{}",
     b"POST /v1/step HTTP/1.1\r\nHost: x\r\nTOKEN\r\nExpect: nonsense\r\nContent-Length: 2\r\n\r\n{}",
     b"GET /v1/%2e%2e/%00 HTTP/1.1\r\nHost: x\r\nTOKEN\r\n\r\n",
     b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",

@@ -116,7 +116,7 @@ def test_what_is_wrong_with_the_token_is_said():
         assert "the token is wrong" in send(door, wrong, path="/v1/spaces", method="GET")[1]["error"]
 
 
-def test_health_tells_nothing_but_that_it_works_without_the_token(served):
+def test_health_without_the_token_shows_only_that_it_works(served):
     for host in ("localhost", "elsewhere.example"):
         assert send(served, {"Host": host}, path="/v1/health", method="GET") == (200, {"status": "ok"})
     assert "version" in send(served, {"Authorization": f"Bearer {TOKEN}"}, path="/v1/health", method="GET")[1]
@@ -151,7 +151,7 @@ def test_a_body_that_is_not_compressed_as_it_says(served, encoding):
 def test_any_depth_is_an_answer(served, depth, field):
     deep = "[" * depth + "]" * depth
     if field == "shape":
-        field, deep = "observation", '{"image": {"base64": "", "shape": %s}, "speed": [0, 0], "gear": 3}' % deep
+        field, deep = "observation", f'{{"image": {{"base64": "", "shape": {deep}}}, "speed": [0, 0], "gear": 3}}'
     body = json.dumps({"episode": "deep", "sequence": 0, field: "@"}).replace('"@"', deep)
     assert send(served, {"Authorization": f"Bearer {TOKEN}"}, body.encode())[0] == 400
 
@@ -214,7 +214,7 @@ class Flood:
 
 
 @pytest.mark.parametrize("sent", [b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-a", b"", b"\x16\x03\x01"])
-def test_peers_without_the_token_keep_nobody_out(sent):
+def test_peers_without_the_token_keep_no_client_out(sent):
     with opened(places=8) as door:
         known = PolicyClient(door.url, TOKEN, patience=0.0)
         known.spaces()

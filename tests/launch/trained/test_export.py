@@ -14,7 +14,6 @@ from dm_env import specs
 from callboard import load_policy
 from callboard.agents.acting import evaluate
 from callboard.environments import BatchedEnvironment
-from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting.acting_environments import make_environments
@@ -278,9 +277,12 @@ def test_tensorflows_own_program_runs_the_signatures(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "state_hidden.npy"), state["state_hidden"], rtol=1e-5, atol=1e-6)
 
 
-def test_parts_that_would_have_one_name_are_refused():
-    with pytest.raises(CallboardError, match="would both be called 'observation_a_b'"):
-        leaf_names("observation", {"a b": 0, "a": {"b": 1}})
+def test_every_part_has_a_name_of_its_own():
+    assert leaf_names("observation", {"a b": 0, "a": {"b": 1}}) == [
+        "observation_x2f_a_x2f_b",
+        "observation_x2f_a_x20_b",
+    ]
+    assert leaf_names("observation", {"größe": 0}) == ["observation_gr_xf6__xdf_e"]
 
 
 @pytest.mark.slow
