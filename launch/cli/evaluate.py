@@ -13,12 +13,13 @@ from ...environments.recorded import parse_record_infos, require_minari
 from ...errors import CallboardError
 from ..experiments.experiment_checks import check_tasks
 from ..run_directory.found_runs import runs_in
-from ..run_directory.remote_storage import is_url, local_copy
+from ..run_directory.remote_storage import is_url
+from ..run_directory.run_reference import RunReference
 from ..runs.live_view import check_display
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .quiet_stdout import stdout_to_stderr
-from .run_arguments import add_run_arguments, read_run
+from .run_arguments import add_run_arguments, chosen_run, named_weights, notify, read_run
 
 _EPISODE = "evaluator/episode/"
 _EPISODES = 20
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         raise CallboardError("--record-infos names infos of recorded episodes: name their data set with --record")
     if known.render is not None:
         check_display("--video")
-    runs = _runs(known.run)
+    runs = _runs(named_weights(known))
     if len(runs) > 1:
         return _evaluate_all(runs, known, settings)
     summary = _play(runs[0], known, settings)
@@ -86,12 +87,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _evaluate_all(runs: Sequence[str], known: argparse.Namespace, settings: Sequence[str]) -> int:
+def _evaluate_all(runs: Sequence[RunReference], known: argparse.Namespace, settings: Sequence[str]) -> int:
     """Evaluates several runs; returns 1 if one of them could not be."""
     summaries = {}
-    for run in runs:
+    for reference in runs:
+        run = reference.run
         try:
-            summaries[run] = _play(run, known, settings)
+            summaries[run] = _play(reference, known, settings)
         except CallboardError as error:
             print(f"callboard: {run} is left out: {error}", file=sys.stderr)
             continue
@@ -106,33 +108,32 @@ def _evaluate_all(runs: Sequence[str], known: argparse.Namespace, settings: Sequ
     return int(len(summaries) < len(runs))
 
 
-def _runs(name: str) -> list[str]:
+def _runs(reference: RunReference) -> list[RunReference]:
     """Returns the run, or those in a folder, such as one of seeds."""
+    name = reference.run
     if is_url(name) or os.path.lexists(os.path.join(name, "experiment.yaml")):
-        return [name]
-    return runs_in(name) or [name]
+        return [reference]
+    return [reference._replace(run=run) for run in runs_in(name)] or [reference]
 
 
-def _play(run: str, known: argparse.Namespace, settings: Sequence[str]) -> dict[str, Any]:
+def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence[str]) -> dict[str, Any]:
     """Plays with the policy of a run; returns what it has reached."""
+    run = reference.run
     with stdout_to_stderr():  # Results are alone on stdout, whatever an environment prints.
-        experiment = read_run(run, settings, known.trust)
-        from ..trained.evaluation import evaluate_run, with_evaluation_settings
+        played = read_run(run, settings, known.trust)
+        with chosen_run(reference, of_all=True) as (directory, checkpoint):
+            experiment = played.experiment()
+            from ..trained.evaluation import evaluate_run, with_evaluation_settings
 
-        experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
-        if experiment.evaluation_task is not None:
-            check_tasks(experiment, [experiment.evaluation_task])
-
-        def notify(text: str) -> None:
-            print(text, file=sys.stderr)
-
-        with local_copy(run, known.checkpoint) as directory:
+            experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
+            if experiment.evaluation_task is not None:
+                check_tasks(experiment, [experiment.evaluation_task])
             video_episodes = known.video_episodes if known.video else 0
             result = evaluate_run(
                 experiment,
                 directory,
                 _EPISODES if known.episodes is None else known.episodes,
-                known.checkpoint,
+                checkpoint,
                 video_episodes,
                 notify,
                 known.steps,
@@ -190,4 +191,6 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
         print(f"{name} {value:g}")
     if summary["video"]:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
-        print(f"video: {summary['video']} (episodes with a return of {shown})")
+        count = len(summary["video_returns"])
+        what = "1 further episode with a return" if count == 1 else f"{count} further episodes with returns"
+        print(f"video: {summary['video']} ({what} of {shown}; --video-episodes sets how many)")

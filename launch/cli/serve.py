@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from ...errors import CallboardError
 from ...install_commands import install_command
+from ..run_directory.chosen_weights import chosen_checkpoint
+from ..run_directory.layout import RunDirectory
+from ..run_directory.remote_storage import is_url
 from ..run_directory.run_reference import parse_run_reference
 from ..serving.access_token import read_token
 from ..serving.server_address import bind, parse_address, tls_context
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     reference = parse_run_reference(known.run)
     # Mistakes are reported before TensorFlow is imported, and the address is taken.
     read_settings(reference.run, trust=known.trust)
+    if not is_url(reference.run):
+        chosen_checkpoint(RunDirectory(pathlib.Path(reference.run)), reference.checkpoint, print)
     bound = bind(address)
     from ..serving.http_door import HttpDoor
     from ..serving.served_policy import ServedPolicy

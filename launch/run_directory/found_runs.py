@@ -11,15 +11,22 @@ from ...errors import CallboardError
 from .layout import RunDirectory
 from .remote_storage import Storage, is_url
 from .run_lock import check_not_running
+from .run_reference import parse_run_reference
 
 
 def find_runs(name: str) -> list[str]:
     """Returns the runs in a folder, at any depth and in natural order, or the folder itself if it is a run.
 
+    `RUN@latest` and `RUN@best` stand for the whole run.
+
     Raises:
-      CallboardError: there are none.
+      CallboardError: there are none, or the weights of a learner step are named.
     """
     found = runs_in(name)
+    if not found and (named := _run_of_weights(name)):
+        if not name.endswith(("@latest", "@best")):
+            raise _no_weights(named)
+        found = runs_in(named)
     if not found:
         raise CallboardError(f"there is no run in {name or repr('')}: no experiment.yaml is there or below it")
     return found
@@ -38,6 +45,8 @@ def runs_in(name: str) -> list[str]:
 def no_run(name: str) -> CallboardError:
     """Returns the error for a directory that is no run; it names a run that is in it."""
     text = f"there is no run in {name or repr('')}: it has no experiment.yaml"
+    if named := _run_of_weights(name):
+        return _no_weights(named)
     inside = [] if is_url(name) or not os.path.isdir(name) else runs_in(name)
     return CallboardError(f"{text}; name a run in it, such as {inside[0]}" if inside else text)
 
@@ -65,6 +74,19 @@ def _runs_below(name: str) -> Iterator[str]:
         if "experiment.yaml" in files:
             folders.clear()
             yield os.path.normpath(folder)
+
+
+def _run_of_weights(name: str) -> str:
+    """Returns the run or the folder of runs whose weights are named, such as by `runs/x@200`; "" for other names."""
+    try:
+        reference = parse_run_reference(name)
+    except CallboardError:
+        return ""
+    return reference.run if reference.checkpoint and runs_in(reference.run) else ""
+
+
+def _no_weights(run: str) -> CallboardError:
+    return CallboardError(f"the whole run is meant here, not the weights of a step: name {run}")
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -234,7 +234,7 @@ def local_copy(run: str | pathlib.Path, checkpoint: str = "latest", whole: bool 
 
     Args:
       run: the run directory, a path or a URL.
-      checkpoint: the checkpoint to copy: `best`, `latest` or a learner step.
+      checkpoint: the checkpoint to copy, as in `RunReference`.
       whole: whether to copy the learner's state too, not only the policy.
 
     Raises:
@@ -275,7 +275,7 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
         storage.fetch(name, directory.path)
     for name in BEST_POLICIES:
         storage.fetch(name, directory.path)
-    named = checkpoint if checkpoint[0].isdecimal() else None
+    named = checkpoint if checkpoint[:1].isdecimal() else None
     only = None if whole else ["policy.npz", "counters.json"]
     if not storage.fetch_newest("checkpoints", directory.path, only=only, checkpoint=named) and named:
         best = ["best"] if any((directory.path / name).exists() for name in BEST_POLICIES) else []

@@ -17,13 +17,13 @@ class RunReference(NamedTuple):
     run: str
     """The run directory, a path or a URL."""
     checkpoint: str
-    """`best` by evaluation, `latest`, a learner step, or the name of a checkpoint's directory."""
+    """`best` by evaluation, `latest`, a learner step, or the name of a checkpoint's directory; "" if none is named."""
 
     def __str__(self) -> str:
-        return f"{self.run}@{self.checkpoint}"
+        return f"{self.run}@{self.checkpoint}" if self.checkpoint else self.run
 
 
-def parse_run_reference(text: str | os.PathLike[str], default: str = "best") -> RunReference:
+def parse_run_reference(text: str | os.PathLike[str], default: str = "") -> RunReference:
     """Parses a reference to weights of a run.
 
     Args:

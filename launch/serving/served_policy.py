@@ -32,8 +32,8 @@ _logger = logging.getLogger(__name__)
 class ServedPolicy:
     """A policy of a run that acts for episodes, as in the run's evaluations.
 
-    With `best` or `latest` weights of a directory on this machine, newer ones are loaded when the run writes them; a
-    file that cannot be read leaves the weights as they are.
+    With `best`, `latest` or unnamed weights of a directory on this machine, newer ones are loaded when the run writes
+    them; a file that cannot be read leaves the weights as they are.
 
     Args:
       reference: the run, and which of its weights are meant.
@@ -75,7 +75,7 @@ class ServedPolicy:
         acting_spec = experiment.agent.acting_spec(spec)
         self._policy = BatchedPolicy(self._weights, layout._replace(spec=acting_spec))
         self.wire = WireFormat(acting_spec)
-        self._reloads = not is_url(reference.run) and reference.checkpoint in ("best", "latest")
+        self._reloads = not is_url(reference.run) and reference.checkpoint in ("", "best", "latest")
         self._next_look = time.monotonic() + RELOAD_SECONDS
         self._version = Version(0, 0)
         self.episodes = EpisodeServer(self._make_place, places, self._infer, lambda: self._version, silence)

@@ -1,5 +1,6 @@
 """`load_policy`: the policy of a run, or of an export, as a function of observations."""
 
+import logging
 import os
 import pathlib
 from typing import Literal, NamedTuple
@@ -8,6 +9,7 @@ from ...agents.agent import Policy
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..experiment import Experiment
+from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.remote_storage import is_url, local_copy
 from ..run_directory.run_reference import parse_run_reference
 from ..settings import read_experiment
@@ -15,6 +17,8 @@ from .acting_policy import ActingPolicy
 from .evaluation import with_evaluation_settings
 from .exported_policy import is_export, read_export
 from .saved_policies import policy_file, restored_policy, saved_spec
+
+_logger = logging.getLogger(__name__)
 
 
 def load_policy(
@@ -30,9 +34,9 @@ def load_policy(
         action, state = policy(observation)
 
     Args:
-      source: a run directory, its weights with the best evaluation; `runs/x@latest`, or `runs/x@` and a learner step;
-        a checkpoint (`runs/x/checkpoints/000000001000`); the same with the URL of a run; or a directory that
-        `callboard export` has written.
+      source: a run directory, its weights with the best evaluation, or its latest if it has none; `runs/x@latest`, or
+        `runs/x@` and a learner step; a checkpoint (`runs/x/checkpoints/000000001000`); the same with the URL of a run;
+        or a directory that `callboard export` has written.
       mode: `greedy` takes the best actions, `sampled` samples them from the policy; None acts as in the run's
         evaluations.  An export always acts as those of its run.
       seed: seed of sampled actions; None is that of the run.  An export samples with new seeds.
@@ -87,5 +91,6 @@ def read_saved_policy(
                 f"the run in {reference.run} is from before the specs of environments were saved: resume it, which "
                 "writes them"
             )
-        file = policy_file(directory, reference.checkpoint)
+        checkpoint = chosen_checkpoint(directory, reference.checkpoint, _logger.warning, reference.run)
+        file = policy_file(directory, checkpoint)
         return SavedPolicy(restored_policy(experiment, experiment.acting_layout(spec), file), spec, experiment)

@@ -12,7 +12,8 @@ from ...specs import EnvironmentSpec
 from ..experiment import Experiment
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.checkpoints import Checkpoints
-from ..run_directory.layout import POLICIES, RunDirectory
+from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
+from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
 
 
@@ -21,19 +22,13 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
 
     Args:
       run_directory: directory of the run.
-      checkpoint: `best` by evaluation, the `latest`, a learner step, or the name of a checkpoint's directory.
+      checkpoint: as in `RunReference`.
       others: directories of other policies that act with the same checkpoint, for the advice in the error.
 
     Raises:
       CallboardError: the run has no such checkpoint, or its policies have directories of their own.
     """
-    if run_directory.policies:
-        paths = [str(run_directory.path / POLICIES / name) for name in run_directory.policies]
-        if len(paths) == 1:
-            raise CallboardError(
-                f"the policy of the run in {run_directory.path} has a directory of its own; name {paths[0]}"
-            )
-        raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {', '.join(paths)}")
+    checkpoint = chosen_checkpoint(run_directory, checkpoint, others=others)
     checkpoints = Checkpoints(run_directory, read_only=True)
     if checkpoint == "best":
         found = BestPolicy(run_directory, read_only=True).path()
@@ -42,11 +37,7 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
     else:
         found = _policy_of(checkpoints.named(checkpoint))
     if found is None:
-        of_others = [_choices(other) for other in others]
-        choices = [name for name in _choices(run_directory) if all(name in known for known in of_others)]
-        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
-        why = ", since it was never evaluated" if checkpoint == "best" else ""
-        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}{why}; {hint}")
+        raise no_checkpoint(run_directory, checkpoint, others)
     return found
 
 
@@ -76,13 +67,6 @@ def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Pat
     policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
     load_weights(weights, policy.variables)
     return policy
-
-
-def _choices(run_directory: RunDirectory) -> list[str]:
-    """Returns the checkpoints of a policy: `best`, `latest` and the learner steps that there are."""
-    steps = [str(step) for step in dict.fromkeys(Checkpoints(run_directory, read_only=True).steps())]
-    best = BestPolicy(run_directory, read_only=True).path()
-    return [*(["best"] if best is not None else []), *(["latest"] if steps else []), *steps]
 
 
 def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:

@@ -1,6 +1,7 @@
 """`evaluate` and `export`: what the commands of these names do, in Python."""
 
 import dataclasses
+import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -11,11 +12,14 @@ from ...errors import CallboardError
 from ...setting_types import PositiveInt, converted
 from ..experiment import Experiment
 from ..result import EvaluationResult, evaluation_result
+from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.remote_storage import local_copy
 from ..run_directory.run_reference import parse_run_reference
 from ..settings import read_experiment
 from .evaluation import evaluate_run, with_evaluation_settings
 from .export import Export, export_run
+
+_logger = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -35,8 +39,8 @@ def evaluate(
         print(result.mean, result.std, result.returns)
 
     Args:
-      run: a run directory, a path or a URL, its weights with the best evaluation; or `runs/x@latest`, or `runs/x@` and
-        a learner step.
+      run: a run directory, a path or a URL, its weights with the best evaluation, or its latest if it has none; or
+        `runs/x@latest`, or `runs/x@` and a learner step.
       episodes: number of episodes.
       mode: `greedy` takes the best actions, `sampled` samples them from the policy; None for the run's own.
       epsilon: rate of random actions, for agents that learn action values; None for the run's own.
@@ -54,7 +58,8 @@ def evaluate(
     experiment = with_environment(read_experiment(reference.run, trust=trust), env, env_options)
     experiment = with_evaluation_settings(experiment, mode, epsilon, seed)
     with local_copy(reference.run, reference.checkpoint) as directory:
-        played = evaluate_run(experiment, directory, episodes, reference.checkpoint, 0, lambda text: None)
+        checkpoint = chosen_checkpoint(directory, reference.checkpoint, _logger.warning, reference.run, of_all=True)
+        played = evaluate_run(experiment, directory, episodes, checkpoint, 0, lambda text: None)
     return evaluation_result(played.episodes, played.metrics)
 
 
@@ -75,7 +80,8 @@ def export(run: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: 
     reference = parse_run_reference(run)
     with local_copy(reference.run, reference.checkpoint) as directory:
         experiment = read_experiment(reference.run, trust=trust)
-        return export_run(experiment, directory, pathlib.Path(path), reference.checkpoint)
+        checkpoint = chosen_checkpoint(directory, reference.checkpoint, _logger.warning, reference.run)
+        return export_run(experiment, directory, pathlib.Path(path), checkpoint)
 
 
 def with_environment(experiment: Experiment, env: Any, options: Mapping[str, Any] | None) -> Experiment:

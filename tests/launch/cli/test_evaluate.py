@@ -51,7 +51,7 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert f"has no checkpoint {step + 1}; choose from latest, {step}" in capsys.readouterr().err
     assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
     assert "Impala takes no epsilon" in capsys.readouterr().err
-    assert main(["evaluate", path]) == 2
+    assert main(["evaluate", f"{path}@best"]) == 2
     assert "has no checkpoint best, since it was never evaluated; choose from latest, " in capsys.readouterr().err
 
 
@@ -142,3 +142,53 @@ def test_every_run_in_a_folder_is_evaluated(tmp_path, capsys):
     assert [one["mean"] for one in found.values()] == [7.0, 7.0]
     assert main(["export", str(tmp_path), str(tmp_path / "policy")]) == 2
     assert f"no experiment.yaml; name a run in it, such as {tmp_path}/seed-1" in capsys.readouterr().err
+
+
+def test_the_latest_weights_of_a_run_without_evaluations_are_taken_and_one_line_says_so(tmp_path, capsys):
+    path = str(tmp_path / "run")
+    write_run(tmp_path / "run", steps=(5, 12), best=False)
+    expected = f"{path} was never evaluated, so it has no best weights: takes the latest\n"
+    for command, end in (("evaluate", ["--episodes", "2", "--json"]), ("export", [str(tmp_path / "model")])):
+        assert main([command, path, *end]) == 0
+        output = capsys.readouterr()
+        assert "000000000012" in output.out and output.err == expected
+    for name, step in (("@latest", 12), ("@5", 5), ("/checkpoints/000000000005", 5)):
+        assert main(["evaluate", f"{path}{name}", "--episodes", "2", "--json"]) == 0
+        output = capsys.readouterr()
+        assert json.loads(output.out)["policy"] == f"{path}/checkpoints/{step:012d}/policy.npz" and not output.err
+
+
+@pytest.mark.parametrize("command, end", [("evaluate", []), ("export", ["model"]), ("serve", [])])
+@pytest.mark.parametrize("weights, choices", [("@best", "latest, 5"), ("@7", "latest, 5")])
+def test_weights_that_a_run_does_not_have_are_refused_before_tensorflow_is_imported(
+    command, end, weights, choices, tmp_path
+):
+    write_run(tmp_path / "run", steps=(5,), best=False)
+    code = f"""
+import sys
+from callboard.launch.cli.command import main
+assert main({[command, f"{tmp_path}/run{weights}", *end]!r}) == 2
+assert "tensorflow" not in sys.modules
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert f"has no checkpoint {weights[1:]}" in ended.stderr and f"choose from {choices}\n" in ended.stderr
+
+
+def test_a_run_is_played_where_its_callbacks_and_loggers_cannot_be_imported(tmp_path, capsys):
+    write_run(tmp_path / "run")
+    settings = tmp_path / "run" / "experiment.yaml"
+    text = settings.read_text()
+    for name, value in (("callbacks", "[elsewhere:Mine]"), ("loggers", "[elsewhere:Mine]")):
+        assert f"{name}: []" in text
+        text = text.replace(f"{name}: []", f"{name}: {value}")
+    settings.write_text(text)
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    assert capsys.readouterr().out.startswith("7 7\n")
+
+
+def test_the_line_about_a_video_says_how_many_episodes_it_shows(tmp_path, capsys):
+    write_run(tmp_path / "run")
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video"]) == 0
+    output = capsys.readouterr().out
+    assert output.endswith("(1 further episode with a return of 7; --video-episodes sets how many)\n")

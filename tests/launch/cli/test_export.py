@@ -17,7 +17,7 @@ from callboard.launch.cli.command import main
 )
 def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "run")
+    write_run(tmp_path / "run", steps=() if directory == "new" else (5,))
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").touch()
     (tmp_path / "file").touch()

@@ -4,7 +4,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.command_parser import CommandParser
-from callboard.launch.cli.run_arguments import add_run_arguments, read_run
+from callboard.launch.cli.run_arguments import add_run_arguments, named_weights, read_run
 from callboard.launch.settings import parse_experiment, write_experiment
 
 
@@ -14,12 +14,27 @@ def run_dir(tmp_path):
     return str(tmp_path)
 
 
-@pytest.mark.parametrize("options, expected", [([], "best"), (["--checkpoint", "latest"], "latest")])
-def test_the_best_weights_are_the_default(options, expected):
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["runs/x"], ("runs/x", "")),
+        (["runs/x", "--checkpoint", "latest"], ("runs/x", "latest")),
+        (["runs/x", "--checkpoint", "1200"], ("runs/x", "1200")),
+        (["runs/x@latest"], ("runs/x", "latest")),
+        (["runs/x@1200"], ("runs/x", "1200")),
+    ],
+)
+def test_weights_are_named_with_the_run_or_by_an_option(words, expected):
     parser = CommandParser("callboard play")
     add_run_arguments(parser)
-    assert parser.parse_args(["runs/x", *options]).checkpoint == expected
-    assert parser.parse_args(["runs/x", "--checkpoint", "1200"]).checkpoint == "1200"
+    assert named_weights(parser.parse_args(words)) == expected
+
+
+def test_weights_are_not_named_twice():
+    parser = CommandParser("callboard play")
+    add_run_arguments(parser)
+    with pytest.raises(CallboardError, match="runs/x@5 and --checkpoint latest both name weights; leave one out"):
+        named_weights(parser.parse_args(["runs/x@5", "--checkpoint", "latest"]))
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "newest", "٣", ""])
@@ -31,8 +46,10 @@ def test_a_checkpoint_is_a_name_or_a_learner_step(text):
 
 
 def test_options_change_the_settings_of_the_run(run_dir):
-    assert read_run(run_dir).env_options == {}
-    assert read_run(run_dir, ["--env-options.max_episode_steps", "5"]).env_options == {"max_episode_steps": 5}
+    assert read_run(run_dir).experiment().env_options == {}
+    assert read_run(run_dir, ["--env-options.max_episode_steps", "5"]).experiment().env_options == {
+        "max_episode_steps": 5
+    }
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,13 @@ def test_a_folder_without_runs_is_refused(tmp_path):
         with pytest.raises(CallboardError, match="there is no run in .*: no experiment.yaml is there or below it"):
             find_runs(name)
         assert runs_in(name) == []
+
+
+def test_weights_stand_for_the_whole_run_unless_a_step_is_named(tmp_path):
+    write_run(tmp_path / "seed-1", [(1000, 1.0)])
+    run = str(tmp_path / "seed-1")
+    assert find_runs(f"{run}@latest") == find_runs(f"{run}@best") == find_runs(f"{tmp_path}@latest") == [run]
+    for error in (no_run(f"{run}@latest"), no_run(f"{run}@200")):
+        assert str(error) == f"the whole run is meant here, not the weights of a step: name {run}"
+    with pytest.raises(CallboardError, match=f"not the weights of a step: name {run}$"):
+        find_runs(f"{run}@200")
