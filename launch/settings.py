@@ -8,6 +8,7 @@ This module does not import TensorFlow until all settings have valid names, type
 
 import dataclasses
 import enum
+import functools
 import json
 import os
 import pathlib
@@ -21,8 +22,8 @@ from ..callbacks import Callbacks
 from ..caller_words import argument
 from ..errors import CallboardError, suggestion
 from ..guarded_files import read_regular
-from ..nested_settings import Field, declared_fields, values_of
-from ..setting_types import NAME, default_of, given_fields
+from ..nested_settings import Field, declared_fields, merged_values, values_of
+from ..setting_types import NAME, default_of, given_fields, shown
 from .experiment import Experiment
 from .experiments.option_parsing import merge_options, option_name
 from .experiments.policy_settings import (
@@ -39,7 +40,13 @@ from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"
+STUDIES = pathlib.Path(__file__).parent / "studies"
 _AGENT = "agent"
+_BASE = "base"
+_COMMANDS = {"recipe": "train --recipe", "study": "study"}
+_PLURALS = {"recipe": "recipes", "study": "studies"}
+_CLOSEST = 4
+"""The most names that the error for an unknown one suggests."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +99,8 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     recipe_agent, of_agent = parse_agent(recipe.get(_AGENT), _AGENT)
     name = agent or recipe_agent
     if name is None:
+        of_run = {key: value for key, value in recipe.items() if key != _AGENT}
+        given_fields(Experiment, of_run, known=declared_fields(Experiment))
         raise CallboardError("name an agent (callboard train impala ...) or a recipe (--recipe impala-cartpole)")
     if recipe_agent not in (None, name):
         of_agent = {}
@@ -126,19 +135,101 @@ def setting_fields(agent: str) -> dict[str, Field]:
     return {**of_run, **{f"{_AGENT}.{name}": field for name, field in of_agent.items()}}
 
 
+def read_recipes(names: Sequence[str]) -> dict[str, Any]:
+    """Reads recipes, of which later ones override earlier ones; see `read_recipe`."""
+    return functools.reduce(_overridden, map(read_recipe, names), {})
+
+
 def read_recipe(name: str) -> dict[str, Any]:
-    """Reads a built-in recipe, by name, or a user's YAML file, by path.
+    """Reads a built-in recipe, by name, or a user's YAML file, by path, and the recipes that it is based on.
+
+    The key `base` names the recipe that the others override, or several: built-in ones, or files by paths relative to
+    that of the file.
 
     Raises:
-      CallboardError: it does not exist, or is not a YAML mapping.
+      CallboardError: it does not exist, is not a YAML mapping, or is based on itself.
     """
-    path = pathlib.Path(name)
+    return _read_based(_recipe_path(name, pathlib.Path()), ())
+
+
+def _read_based(path: pathlib.Path, above: tuple[str, ...]) -> dict[str, Any]:
+    real = os.path.realpath(path)
+    if real in above:
+        raise CallboardError(f"{path} is based on itself; leave base out of it, or name another recipe")
+    recipe = _read_recipe_file(path)
+    bases = recipe.pop(_BASE, [])
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise CallboardError(
+            f"{path}: base must be the name of a recipe, or the path of a YAML file, not {shown(bases)}"
+        )
+    try:
+        paths = [_recipe_path(base, path.parent) for base in bases]
+    except CallboardError as error:
+        raise CallboardError(f"{path}: base: {error}") from error
+    values = functools.reduce(_overridden, [_read_based(base, (*above, real)) for base in paths], {})
+    return _overridden(values, recipe)
+
+
+def _overridden(values: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a recipe with those of another in their place; groups are merged."""
+    before, agent = parse_agent(values.get(_AGENT), _AGENT)
+    name, of_agent = parse_agent(recipe.get(_AGENT), _AGENT)
+    # The hyperparameters of one agent are not those of another.
+    agent = {} if before is not None and name not in (None, before) else agent
+    name = name or before
+    plain_agents = [{_AGENT: group} if group else {} for group in (agent, of_agent)]
+    values, recipe = (
+        {**{key: value for key, value in of_run.items() if key != _AGENT}, **group}
+        for of_run, group in zip((values, recipe), plain_agents, strict=True)
+    )
+    for of_run in (values, recipe):
+        if "policies" in of_run:
+            of_run["policies"] = as_mappings(of_run["policies"])
+    try:
+        fields = declared_fields(Experiment) if name is None else setting_fields(name)
+    except CallboardError:
+        fields = {}  # An agent that cannot be imported is reported with the whole settings.
+    merged = merged_values(values, recipe, fields)
+    if name is not None:
+        merged[_AGENT] = {NAME: name, **merged.get(_AGENT, {})}
+    return merged
+
+
+def _recipe_path(name: str, folder: pathlib.Path) -> pathlib.Path:
+    """Returns the file of a recipe; paths are relative to a folder."""
+    path = folder / name
     if name in recipe_names():
-        path = RECIPES / f"{name}.yaml"
-    elif "\0" in name or not os.path.lexists(path):
-        known = f"choose from {', '.join(recipe_names())}, or name a YAML file by its path"
-        raise CallboardError(f"unknown recipe {name!r}; {suggestion(path.stem, recipe_names(), known)}")
-    return _read_recipe_file(path)
+        return RECIPES / f"{name}.yaml"
+    if "\0" in name or not os.path.lexists(path):
+        raise unknown_file("recipe", path if folder.name else name, recipe_names(), {"study": STUDIES})
+    return path
+
+
+def unknown_file(
+    what: str, name: str | pathlib.Path, known: Sequence[str], others: Mapping[str, pathlib.Path]
+) -> CallboardError:
+    """Returns the error for a name that is neither built in nor the path of a file, with the closest names.
+
+    Args:
+      what: `recipe` or `study`.
+      name: the name.
+      known: names that are built in.
+      others: folders with files of other kinds, which may be meant.
+    """
+    stem = pathlib.PurePath(name).stem
+    hints = [
+        f"there is a {kind} of that name: callboard {_COMMANDS[kind]} {stem}"
+        for kind, folder in others.items()
+        if (folder / f"{stem}.yaml").exists()
+    ]
+    parts = set(stem.lower().replace("_", "-").split("-"))
+    alike = sorted(known, key=lambda one: -len(parts & set(one.lower().split("-"))))
+    close = [one for one in alike if parts & set(one.lower().split("-"))][:_CLOSEST]
+    closest = f"the closest are {', '.join(close)}" if len(close) > 1 else ""
+    everything = f"`callboard list {_PLURALS[what]}` lists all"
+    hints.append(suggestion(stem, known, closest or f"{everything}, or name a YAML file by its path"))
+    return CallboardError(f"unknown {what} {str(name)!r}; {'; '.join(hints)}")
 
 
 def _read_recipe_file(path: pathlib.Path, links: bool = True) -> dict[str, Any]:
@@ -173,6 +264,12 @@ def format_experiment(experiment: Experiment) -> str:
         return format_yaml(experiment_settings(experiment), marked=True)
     except ValueError as error:
         raise CallboardError(f"the experiment cannot be written to a file: {error}") from error
+
+
+def format_recipe(experiment: Experiment) -> str:
+    """Formats an experiment as a recipe for people, from which `parse_experiment` restores it."""
+    settings = experiment_settings(experiment)
+    return format_yaml({key: value for key, value in settings.items() if key != "run_dir" or value is not None})
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:

@@ -42,7 +42,10 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "check": [("ENV [options]", "look closely at an environment: values, episodes, seeds, speed")],
     "graph": [("AGENT --env NAME [options]", "show the program graph of a run without starting it")],
     "ls": [("[DIR]", "list the runs in a folder: state, steps, score, age")],
-    "list": [("agents|environments|...", "list the names of agents, environments, launchers or recipes")],
+    "list": [
+        ("agents|environments|...", "list the names of agents, environments, launchers or recipes"),
+        ("recipes NAME", "print a built-in recipe"),
+    ],
     "doctor": [("", "check this machine and installation")],
 }
 """Usages and their descriptions by the name of the subcommand, which is that of its module in this package."""

@@ -9,8 +9,10 @@ from ...nested_settings import declared_fields
 from ..experiment import Experiment
 from ..experiments.option_parsing import given_options, option_name, option_texts
 from ..experiments.settings_help import HELP_END, format_first_help, format_help
-from ..settings import Settings, parse_settings, read_recipe, read_settings
+from ..settings import Settings, parse_settings, read_recipes, read_settings
 from .command_parser import CommandParser
+
+RECIPE_HELP = "name of a recipe, or path of a YAML file; of several, later ones override earlier ones"
 
 
 def experiment_parser(command: str, description: str) -> CommandParser:
@@ -21,7 +23,7 @@ def experiment_parser(command: str, description: str) -> CommandParser:
         description=f"{description}  AGENT is an agent's name, or package.module:Class; a recipe may name it instead.",
         add_help=False,
     )
-    parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
+    parser.add_argument("--recipe", action="append", help=RECIPE_HELP)
     parser.add_argument("-h", "--help", action="store_true", help="show this help")
     return parser
 
@@ -35,17 +37,19 @@ def parse_arguments(
     return known, agent, options
 
 
-def define_experiment(agent: str | None, recipe: str | None, options: Sequence[str]) -> Settings:
+def define_experiment(agent: str | None, recipes: Sequence[str] | None, options: Sequence[str]) -> Settings:
     """Returns the settings of a new run."""
-    return parse_settings(agent, read_recipe(recipe) if recipe is not None else {}, options)
+    return parse_settings(agent, read_recipes(recipes or ()), options)
 
 
-def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence[str], trust: bool = False) -> Settings:
+def redefine_experiment(
+    agent: str | None, recipes: Sequence[str] | None, options: Sequence[str], trust: bool = False
+) -> Settings:
     """Returns the settings of a run that is resumed: those in its directory, changed by options."""
     run_dir = option_texts(options).get("run_dir")
     if run_dir is None:
         raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
-    if recipe:
+    if recipes:
         raise CallboardError("a run is resumed with its own settings, which options may change; leave --recipe out")
     settings = read_settings(run_dir, options, trust)
     if agent not in (None, settings.agent):

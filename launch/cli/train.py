@@ -16,6 +16,7 @@ from ..experiments.policy_server_settings import check_address_is_free
 from ..experiments.run_checks import check_settings
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
+from ..settings import format_recipe
 from .command_parser import CommandParser
 from .experiment_options import (
     define_experiment,
@@ -54,12 +55,15 @@ def main(arguments: Sequence[str]) -> int:
         metavar="MODULE:FUNCTION",
         help='function that adds nodes of your own, see "A node in the graph"',
     )
+    parser.add_argument(
+        "--print-settings", action="store_true", help="print all settings as a recipe, and start nothing"
+    )
     parser.add_argument(OF_SERIES, action="store_true", help=argparse.SUPPRESS)
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
         print(experiment_help(parser, agent, launcher_help(known.launcher)))
         return 0
-    if known.private_network:
+    if known.private_network and not known.print_settings:
         if not launcher_class(known.launcher).on_this_machine:
             raise CallboardError(
                 f"--private-network is for runs on one machine, and the nodes of --launcher {known.launcher} must be "
@@ -69,6 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     # Until `run` is imported, nothing imports TensorFlow, so that mistakes are reported at once.
     given_options = options
     launcher, options = parse_launcher(known.launcher, options, parser)
+    if known.print_settings and known.seeds is not None:
+        raise CallboardError("--print-settings prints a recipe, which has one seed: leave --seeds out")
     if known.seeds is not None or (known.resume and is_series(options)):
         of_launcher, _ = split_options(given_options, launcher_options(launcher_class(known.launcher)))
         settings = None if known.resume else define_experiment(agent, known.recipe, options)
@@ -81,6 +87,10 @@ def main(arguments: Sequence[str]) -> int:
         settings = redefine_experiment(agent, known.recipe, options, known.trust)
     else:
         settings = define_experiment(agent, known.recipe, options)
+    if known.print_settings:
+        check_settings(settings.without_agent())
+        print(format_recipe(settings.experiment()), end="")
+        return 0
     given = list(option_texts(options))
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)

@@ -16,14 +16,14 @@ from ..experiment import Experiment
 from ..experiments.option_parsing import merge_options
 from ..run_directory.new_or_resumed import default_run_directory, unique_ending
 from ..run_directory.remote_storage import is_url
-from ..settings import experiment_settings, parse_experiment, read_recipe
+from ..settings import experiment_settings, parse_experiment, read_recipes
 from ..tuning.records import TuneDirectory, best_trial, trials_table
 from ..tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
 from ..tuning.search_plots import plot_search
 from ..tuning.search_space import describe
 from ..tuning.tune_function import check_ray, new_search, with_absolute_weights
 from .command_parser import CommandParser, field_values
-from .experiment_options import check_option_names, parse_arguments
+from .experiment_options import RECIPE_HELP, check_option_names, parse_arguments
 
 _WITHOUT_EXPERIMENT = ("seed", "max_steps", "evaluate_every")
 """Settings that a search has even if its trials are not runs of Callboard."""
@@ -77,7 +77,7 @@ def _parser() -> CommandParser:
         add_help=False,
     )
     add = parser.add_argument
-    add("--recipe", help="name of a recipe, or path of a YAML file")
+    add("--recipe", action="append", help=RECIPE_HELP)
     parser.add_fields(tuning_options())
     add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="continue the search in --run-dir")
@@ -104,7 +104,7 @@ def _new(
     known: argparse.Namespace, agent: str | None, given: dict[str, Any], options: list[str]
 ) -> tuple[TuneDirectory, Tuning]:
     check_option_names(options, _parser().options)
-    recipe = read_recipe(known.recipe) if known.recipe else {}
+    recipe = read_recipes(known.recipe or ())
     if given.get("trial") and agent is None and not recipe:
         tuning = Tuning(settings=_settings_without_experiment(options), **given)
         new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{unique_ending()}"

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ... import environments
-from ...errors import CallboardError, MissingPackage, suggestion, unknown
+from ...errors import CallboardError, MissingPackage, unknown
 from ...nested_settings import merged_values, nested_values
 from ...setting_types import converted, given_fields, shown
 from ..experiment import Seed
@@ -32,11 +32,10 @@ from ..experiments.option_parsing import option_name
 from ..experiments.run_checks import check_settings
 from ..experiments.yaml_files import read_yaml
 from ..launchers.registry import DEFAULT_LAUNCHER, launcher_class, launcher_options, make_launcher
-from ..settings import parse_settings, read_recipe
+from ..settings import RECIPES, STUDIES, parse_settings, read_recipe, unknown_file
 from .comparison import ComparisonSettings
 from .run_series import Cell, recipe_of
 
-STUDIES = pathlib.Path(__file__).parents[1] / "studies"
 _MOST_RUNS = 10_000
 
 
@@ -176,8 +175,7 @@ def read_study(name: str) -> Study:
     if name in study_names():
         path = STUDIES / f"{name}.yaml"
     elif "\0" in name or not path.exists():
-        known = f"choose from {', '.join(study_names())}, or name a YAML file by its path"
-        raise CallboardError(f"unknown study {name!r}; {suggestion(path.stem, study_names(), known)}")
+        raise unknown_file("study", name, study_names(), {"recipe": RECIPES})
     try:
         return parse_study(read_yaml(path))
     except CallboardError as error:

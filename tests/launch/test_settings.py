@@ -14,9 +14,17 @@ import yaml
 from callboard.agents.impala import Impala
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
+from callboard.launch.cli.command import main
 from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
+from callboard.launch.settings import (
+    parse_experiment,
+    read_experiment,
+    read_recipe,
+    read_recipes,
+    recipe_names,
+    write_experiment,
+)
 from callboard.nested_settings import declared_fields, from_values
 
 
@@ -316,3 +324,73 @@ def test_a_recipe_may_give_the_agent_s_name_alone(tmp_path):
     path.write_text("agent: ppo\nenv: CartPole-v1\n")
     short = parse_experiment(None, read_recipe(str(path)), ["--agent.epochs", "3"])
     assert short == parse_experiment("ppo", {"env": "CartPole-v1", "agent": {"epochs": 3}}, [])
+
+
+def _write(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+
+
+def test_a_recipe_overrides_the_one_that_it_is_based_on(tmp_path):
+    (tmp_path / "below").mkdir()
+    _write(tmp_path, first="base: ppo-cartpole\nmax_steps: 5000\nagent: {discount: 0.9, optimizer: {epsilon: 1.0e-6}}")
+    _write(tmp_path / "below", second="base: ../first.yaml\nagent: {epochs: 2, optimizer: {learning_rate: 0.1}}")
+    experiment = parse_experiment(None, read_recipe(str(tmp_path / "below" / "second.yaml")), [])
+    agent = {"discount": 0.9, "epochs": 2, "optimizer": {"learning_rate": 0.1, "epsilon": 1e-6}}
+    options = ["--max-steps=5000", *(f"--agent.{name}={json.dumps(value)}" for name, value in agent.items())]
+    assert experiment == parse_experiment(None, read_recipe("ppo-cartpole"), options)
+    assert "base" not in read_recipe(str(tmp_path / "below" / "second.yaml"))
+
+
+def test_a_base_for_another_agent_leaves_the_run(tmp_path):
+    _write(tmp_path, other="base: ppo-cartpole\nagent: {name: impala, discount: 0.5}")
+    recipe = read_recipe(str(tmp_path / "other.yaml"))
+    assert recipe["agent"] == {"name": "impala", "discount": 0.5} and recipe["max_steps"] == 100_000
+
+
+def test_later_recipes_override_earlier_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _write(tmp_path, a="agent: ppo\nenv: CartPole-v1\nenv_options: {x: 1, y: 2}", b="env_options: {y: 3}\nseed: 4")
+    expected = {"agent": {"name": "ppo"}, "env": "CartPole-v1", "env_options": {"x": 1, "y": 3}, "seed": 4}
+    assert read_recipes(["a.yaml", "b.yaml"]) == expected
+    _write(tmp_path, both="base: [a.yaml, b.yaml]")
+    assert read_recipe("both.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        ({"a": "base: a.yaml"}, "a.yaml is based on itself; leave base out"),
+        ({"a": "base: b.yaml", "b": "base: [ppo-cartpole, a.yaml]"}, "a.yaml is based on itself"),
+        ({"a": "base: 3"}, "a.yaml: base must be the name of a recipe, or the path of a YAML file, not 3"),
+        ({"a": "base: none.yaml"}, "a.yaml: base: unknown recipe '.*none.yaml'"),
+        ({"a": "base: b.yaml", "b": "[]"}, "b.yaml must hold settings"),
+    ],
+)
+def test_bases_that_cannot_be_are_refused_in_one_line(files, message, tmp_path):
+    _write(tmp_path, **files)
+    with pytest.raises(CallboardError, match=message) as refused:
+        read_recipe(str(tmp_path / "a.yaml"))
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_key_is_named_before_the_missing_agent():
+    with pytest.raises(CallboardError, match="unknown key 'max_step'; did you mean 'max_steps'"):
+        parse_experiment(None, {"max_step": 5}, [])
+
+
+def test_an_unknown_recipe_names_the_closest_ones_and_the_study_of_that_name():
+    with pytest.raises(CallboardError) as refused:
+        read_recipe("ppo-pong")
+    assert "there is a study of that name: callboard study ppo-pong; the closest are ppo-" in str(refused.value)
+    assert len(str(refused.value)) < 250
+
+
+def test_printed_settings_are_a_recipe_of_the_same_run(tmp_path, capsys):
+    command = ["train", "--recipe", "ppo-cartpole", "--seed", "7", "--agent.discount", "0.5"]
+    assert main([*command, "--print-settings"]) == 0
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
+    printed = parse_experiment(None, read_recipe(str(tmp_path / "printed.yaml")), [])
+    assert printed == parse_experiment(None, read_recipe("ppo-cartpole"), command[3:])
+    assert [path.name for path in tmp_path.iterdir()] == ["printed.yaml"]
+    assert main(["train", "--recipe", "ppo-cartpole", "--actors", "0", "--print-settings"]) == 2

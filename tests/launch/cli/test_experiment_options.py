@@ -28,15 +28,15 @@ def run_dir(tmp_path):
 def test_the_agent_comes_first_and_settings_are_left_to_others():
     parser = experiment_parser("train", "Trains an agent.")
     known, agent, options = parse_arguments(parser, ["impala", "--seed", "3", "--recipe", "x"])
-    assert (agent, known.recipe, options) == ("impala", "x", ["--seed", "3"])
+    assert (agent, known.recipe, options) == ("impala", ["x"], ["--seed", "3"])
     known, agent, options = parse_arguments(parser, ["--recipe", "x", "--seed=3"])
-    assert (agent, known.recipe, options) == (None, "x", ["--seed=3"])
+    assert (agent, known.recipe, options) == (None, ["x"], ["--seed=3"])
 
 
 def test_options_override_the_recipe_and_another_agent_drops_its_hyperparameters():
-    settings = define_experiment(None, "impala-cartpole", ["--seed", "8"])
+    settings = define_experiment(None, ["impala-cartpole"], ["--seed", "8"])
     assert settings.agent == "impala" and settings.of_run["seed"] == 8 and settings.of_agent
-    assert define_experiment("ppo", "impala-cartpole", []).of_agent == {}
+    assert define_experiment("ppo", ["impala-cartpole"], []).of_agent == {}
 
 
 def test_a_resumed_run_has_the_settings_of_its_directory_changed_by_options(run_dir):
