@@ -6,6 +6,9 @@ import abc
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+import numpy as np
+import tree
+
 from ..data import Layout, Nest, Timestep, Update
 from ..setting_arguments import check_argument_names, convert_arguments
 from ..setting_types import check_ranges
@@ -96,6 +99,17 @@ class Agent(abc.ABC):
           CallboardError: the agent does not support the environment, or a hyperparameter is invalid.
         """
 
+    def advice(self, layout: Layout) -> list[str]:
+        """Returns lines about settings that work, but that are hardly meant; they are shown when a run begins."""
+        sees_one = getattr(self, "frame_stack", None) == 1
+        has_memory = getattr(getattr(self, "network", None), "core", "none") != "none"
+        if sees_one and not has_memory and any(map(_is_gray, tree.flatten(layout.spec.observation))):
+            return [
+                "the network sees one gray image at a time, in which nothing moves: --agent.frame-stack 4 shows it the "
+                "last four, as is usual for Atari"
+            ]
+        return []
+
     @abc.abstractmethod
     def make_networks(self, layout: Layout) -> tf.Module:
         """Creates all networks, with all variables built.  The learner calls it in its strategy's scope."""
@@ -139,3 +153,8 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:
         """Creates the learner that trains `networks`; called in the strategy's scope."""
+
+
+def _is_gray(leaf: Any) -> bool:
+    """Returns whether an observation is an image of one channel, such as of Atari."""
+    return leaf.dtype == np.uint8 and len(leaf.shape) == 3 and leaf.shape[-1] == 1 and min(leaf.shape[:2]) > 1

@@ -18,6 +18,7 @@ from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
 from ..batches.batched import BatchedEnvironment
 from ..batches.episode_limits import episode_limit_advice
+from ..default_options import default_options
 from ..factory import check, environments_in, make
 from ..multi_agent.multi_agent import MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
@@ -87,6 +88,8 @@ def _examine(
 ) -> dict[str, Any]:
     player = _player(examination, name, options, enter)
     found: dict[str, Any] = {"environment": factory_name(name), "spaces": player.spaces()}
+    with contextlib.suppress(CallboardError):
+        found["options"] = {key: str(value) for key, value in default_options(name).items()}
     difference = _difference(player, examination.seed)
     if difference:
         warn(f"environment {factory_name(name)!r} is not deterministic: {difference}")

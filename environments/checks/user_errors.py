@@ -3,7 +3,8 @@
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -37,11 +38,41 @@ def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginni
     return CallboardError(f"unknown environment {name!r}; {hint}")
 
 
+_CALLED: Mapping[str, str] = MappingProxyType(
+    {
+        "sticky sticky_actions sticky_action sticky_prob sticky_actions_prob": "repeat_action_probability "
+        "sticky_action_prob",
+        "noops noop no_op_max max_noops noop_reset": "noop_max",
+        "episodic_life terminal_on_life_loss terminate_on_life_loss": "life_loss",
+        "frame_skip skip action_repeats": "frameskip action_repeat",
+        "dim resolution image_size img_size obs_size": "screen_size size",
+        "max_steps time_limit max_episode_length": "max_episode_steps",
+        "max_episode_frames max_frames": "max_num_frames_per_episode",
+        "frame_stack framestack stack stack_size n_stack num_stack stack_num frames": "--agent.frame-stack",
+        "clip_rewards clip_reward reward_clip reward_clipping": "reward_clip --agent.reward-clip",
+    }
+)
+"""What other libraries call an option: ours, and settings of agents with dashes."""
+
+
 def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:
     """Returns the error for an unknown option of the environment `name`, whose options are `taken`."""
     known = sorted(set(taken))
+    if hint := _meant(option.lower().replace("-", "_"), known):
+        return CallboardError(f"environment {name!r} has no option {option!r}; {hint}")
     hint = suggestion(option, known, f"its options are {', '.join(known)}" if known else "it has none")
     return CallboardError(f"environment {name!r} has no option {option!r}; {hint}")
+
+
+def _meant(option: str, known: Collection[str]) -> str:
+    """Returns a hint for what other libraries call so, or "" if that is nothing here."""
+    for words, ours in _CALLED.items():
+        if option in words.split():
+            if near := [one for one in ours.split() if one in known]:
+                return f"did you mean {near[0]!r}?"
+            if setting := [one for one in ours.split() if one.startswith("--")]:
+                return f"that is a setting of the agent: {' '.join(setting)}"
+    return ""
 
 
 @contextlib.contextmanager

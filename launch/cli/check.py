@@ -76,6 +76,8 @@ def _report(found: Mapping[str, Any]) -> Iterator[str]:
         for kind in ("observation", "action"):
             for place, text in spaces[kind].items():
                 rows.append((f"{kind}{of}", f"{place}: {text}" if place else text))
+    if found.get("options"):
+        rows.append(("options", ", ".join(f"{name} {value}" for name, value in found["options"].items())))
     rows += [(f"seen {place}".strip(), f"{low:g} to {high:g}") for place, (low, high) in found["observed"].items()]
     low, high = found["rewards"]
     rows.append(("rewards", f"{low:g} to {high:g}"))

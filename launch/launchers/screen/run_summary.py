@@ -48,6 +48,9 @@ class SummaryMonitor:
                 f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} {length}, "
                 f"run directory {run_location(self._run)}"
             )
+            advice = [line for one in self._run.policy_runs for line in one.experiment.agent.advice(one.layout)]
+            for line in dict.fromkeys(advice):
+                self._monitor.notify(line)
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
         counted = ("learner_steps", "replay/inserted_")
