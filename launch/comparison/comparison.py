@@ -1,19 +1,25 @@
 """A comparison of runs: groups of runs with equal settings but for the seed, and the scores of runs and groups."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
 import numpy as np
 
+from ...agents.registry import AGENTS
 from ...errors import CallboardError, unknown
+from ...nested_settings import declared_fields
 from ...setting_types import FiniteFloat, shown
+from ..experiment import Experiment
 from ..run_directory.metric_names import is_known
+from ..settings import plain, setting_fields
 from .run_results import RETURN, RunResult
 from .score_statistics import (
     Interval,
@@ -32,9 +38,11 @@ _DURATION = ("max_steps", "max_learner_steps", "max_seconds")
 """Limits on the length of a run, which are no property of what is compared."""
 _BESIDES = re.compile(
     r"(checkpoint|keep_|loggers|log_level|prometheus_|policy_server_|record_|video_|training_video_|render$|listen$)"
-    r"|(replay_checkpoint|node_timeout|check_env|evaluator$|evaluate_every|evaluation_(episodes|envs|timeout)|stop_)"
+    r"|(replay_checkpoint|node_timeout|check_env|evaluator$|evaluate_every|evaluation_(episodes|envs|timeout)|stop_|episode_metrics)"
 )
 """Settings of what a run writes, shows and survives, and of how often and when its policy is evaluated."""
+_MINOR = re.compile(r"(callbacks|evaluation_|patience)")
+"""Settings of what watches a run and of its evaluations, which name a group only if nothing else does."""
 _UNCLEAR = ("name", "options", "size")
 """Ends of names of settings that mean little without what is before them."""
 
@@ -243,13 +251,18 @@ def group_runs(
         agent: _short_names(keys or _differing_settings([run for run in unnamed if run.agent == agent]))
         for agent in {run.agent for run in unnamed}
     }
+    first = [members[0] for members in alike]
+    names = {run.name: given.get(run.name) or _variant(run, short[run.agent], brief=not keys) for run in first}
+    counted = Counter((run.env, names[run.name]) for run in first)
     return [
         Group(
-            given.get(members[0].name) or _variant(members[0], short[members[0].agent]),
-            members[0].env,
+            names[run.name]
+            if run.name in given or counted[run.env, names[run.name]] == 1
+            else _variant(run, short[run.agent], brief=False),
+            run.env,
             sorted(members, key=lambda run: run.seed),
         )
-        for members in alike
+        for run, members in zip(first, alike, strict=True)
     ]
 
 
@@ -298,10 +311,31 @@ def _short_names(keys: Sequence[str]) -> dict[str, str]:
     return short
 
 
-def _variant(run: RunResult, short: Mapping[str, str]) -> str:
+def _variant(run: RunResult, short: Mapping[str, str], brief: bool) -> str:
+    """Returns the name of a run's group: its agent, and the settings that distinguish it.
+
+    Args:
+      run: one of the group.
+      short: what to show of the names of these settings.
+      brief: whether defaults and what only watches the run are left out.
+    """
     settings = _distinguishing(run)
+    if brief:
+        defaults = _defaults(run.agent)
+        settings = {
+            key: value
+            for key, value in settings.items()
+            if not _MINOR.match(key) and not (key in defaults and defaults[key] == value)
+        }
     values = [f"{name} {_shown_value(settings[key])}" for key, name in short.items() if key in settings]
     return ", ".join([run.agent, *values])
+
+
+@functools.cache
+def _defaults(agent: str) -> Mapping[str, Any]:
+    """Returns the default settings of runs with an agent by flat name; of one of a user's own, those of the run."""
+    fields = setting_fields(agent) if agent in AGENTS else declared_fields(Experiment)
+    return {name: plain(field.default) for name, field in fields.items() if field.default is not dataclasses.MISSING}
 
 
 def _shown_value(value: Any) -> str:

@@ -36,10 +36,27 @@ def test_groups_are_named_by_what_they_differ_in(tmp_path):
     groups = group_runs(read_results([str(tmp_path)]).runs)
     names = {group.name: group.scores for group in groups}
     assert names == {
-        "impala, discount 0.9, actors 2 on CartPole-v1": [1.0],
+        "impala, discount 0.9 on CartPole-v1": [1.0],
         "impala, discount 0.8, actors 1 on CartPole-v1": [2.0],
-        "impala, discount 0.7, actors 2 on Acrobot-v1": [3.0],
+        "impala, discount 0.7 on Acrobot-v1": [3.0],
     }
+
+
+def test_what_watches_a_run_and_defaults_do_not_name_its_group(tmp_path):
+    watching = ["--callbacks=own_callbacks:Meter", "--episode-metrics=place", "--evaluation-mode=sampled"]
+    write_run(tmp_path / "a", [(1, 1.0)], agent="ppo", options=[*watching, "--loggers=wandb"])
+    write_run(tmp_path / "b", [(1, 2.0)], agent="ppo", options=["--agent.network.core=gru"])
+    write_run(tmp_path / "c", [(1, 3.0)], agent="ppo", options=["--agent.network.core=gru", "--episode-metrics=x"])
+    groups = group_runs(read_results([str(tmp_path)]).runs)
+    assert {group.variant: group.scores for group in groups} == {"ppo": [1.0], "ppo, core gru": [2.0, 3.0]}
+
+
+def test_what_watches_a_run_names_its_group_where_nothing_else_does(tmp_path):
+    write_run(tmp_path / "a", [(1, 1.0)], options=["--callbacks=own_callbacks:Meter"])
+    write_run(tmp_path / "b", [(1, 2.0)])
+    write_run(tmp_path / "c", [(1, 2.0)], options=["--evaluation-mode=sampled"])
+    names = [group.variant for group in group_runs(read_results([str(tmp_path)]).runs)]
+    assert len(set(names)) == 3 and "own_callbacks:Meter" in names[0] and "evaluation_mode sampled" in names[2]
 
 
 @pytest.fixture
