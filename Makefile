@@ -19,6 +19,10 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml uv.lock .python-version
+	@command -v $(PYTHON) > /dev/null || { echo "make install needs $(PYTHON), and there is none on PATH: install it" \
+		"(uv python install $$(cat .python-version), pyenv, or your system's packages), or build examples/docker/Dockerfile"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "'$$(cat .python-version)'")' || { \
+		echo "make install needs Python $$(cat .python-version), and $(PYTHON) is another one: leave PYTHON out"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo --extra minari

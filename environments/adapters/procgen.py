@@ -12,7 +12,7 @@ from annotated_types import Interval
 from dm_env import specs
 
 from ...data import Nest, Timestep
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from ..batches.infos import Infos, chosen_rows, no_infos
@@ -104,8 +104,14 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
     settings = check_procgen(game, options)
     game = _GYM_ID.sub(r"\1", game)
     check_seeds(batch_size, seeds)
-    with needs_package(name, "procgen", "procgen==0.10.7"):
-        return ProcgenBatch(game, seeds, settings)
+    try:
+        with needs_package(name, "procgen", "procgen==0.10.7"):
+            return ProcgenBatch(game, seeds, settings)
+    except OSError as error:
+        raise CallboardError(
+            f"environment {name!r}: Procgen's library cannot be loaded ({one_line(error)}); it needs libglib, on "
+            "Debian and Ubuntu `apt-get install libglib2.0-0`"
+        ) from error
 
 
 def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:

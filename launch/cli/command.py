@@ -9,6 +9,7 @@ import os
 import select
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 
 import psutil
@@ -120,6 +121,8 @@ def run_command() -> None:
     """
     # Otherwise a crash in native code would end the process without a word.
     faulthandler.enable(2)
+    # Of packages that import distutils before setuptools; nothing that a user can change.
+    warnings.filterwarnings("ignore", "Setuptools is replacing distutils")
     raise_at_signals()
     try:
         code = main()

@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
@@ -18,7 +18,17 @@ from ..processes.package_versions import PINS, version_of
 from ..processes.ports import reserve_any
 from .command_parser import CommandParser
 
-_OTHERS = ("numpy", "gymnasium", "dm-env", "procgen", "ray", "ale-py", "mujoco")
+_OTHERS = {
+    "numpy": "import numpy",
+    "gymnasium": "import gymnasium",
+    "dm-env": "import dm_env",
+    "procgen": "import procgen; procgen.ProcgenGym3Env(num=1, env_name='coinrun')",
+    "ray": "import ray",
+    "ale-py": "import ale_py; ale_py.ALEInterface()",
+    "mujoco": "import mujoco",
+}
+"""Packages that may be missing, and what loads their libraries."""
+_ADVICE = {"procgen": "it needs libglib, on Debian and Ubuntu `apt-get install libglib2.0-0`"}
 _MIN_FREE_GB = 2.0
 
 
@@ -65,32 +75,41 @@ def _packages() -> list[Finding]:
         found = version_of(name)
         advice = "" if found == pin else f"needs exactly {name}=={pin}; run make install"
         findings.append(Finding(name, found == pin, found or "missing", advice))
-    for name in _OTHERS:
-        found = version_of(name)
-        findings.append(Finding(name, True, found or "not installed (optional)"))
-    return findings
+    return findings + [_other(name, code) for name, code in _OTHERS.items()]
+
+
+def _other(name: str, code: str) -> Finding:
+    """Loads an installed package in another process, which a library that does not fit may crash."""
+    found = version_of(name)
+    if found is None:
+        return Finding(name, True, "not installed (optional)")
+    error = _error_of(code)
+    advice = _ADVICE.get(name, "install it again; its environments cannot be used until it loads")
+    return Finding(name, False, f"{found}: {error}", advice) if error else Finding(name, True, found)
+
+
+def _error_of(code: str, environment: Mapping[str, str] | None = None) -> str:
+    """Returns the last line of the error of a Python program; empty if it succeeds."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no output"])[-1]
 
 
 def _imports() -> list[Finding]:
     """Imports the compiled packages in another process, since an incompatible combination may crash it."""
     code = "import tensorflow, reverb, launchpad, courier; courier.Server(); print('ok')"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    ok = done.returncode == 0
-    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-    advice = "" if ok else "the versions above do not match; run make install"
-    return [Finding("TensorFlow, Reverb and Launchpad load together", ok, "yes" if ok else last, advice)]
+    error = _error_of(code, environment)
+    advice = "the versions above do not match; run make install" if error else ""
+    return [Finding("TensorFlow, Reverb and Launchpad load together", not error, error or "yes", advice)]
 
 
 def _tensorboard() -> list[Finding]:
     """Imports what the `tensorboard` command imports; it is an old version, which needs an old setuptools."""
-    code = "import tensorboard.default"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+    error = _error_of("import tensorboard.default")
+    if not error:
         return [Finding("TensorBoard", True, version_of("tensorboard") or "yes")]
-    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     advice = f"`{install_command('setuptools<81')}` lets it start; runs do not need it"
-    return [Finding("TensorBoard", False, last, advice)]
+    return [Finding("TensorBoard", False, error, advice)]
 
 
 def _ports() -> list[Finding]:

@@ -39,7 +39,8 @@ def test_the_pods_have_one_image_and_the_locked_ray():
     spec = kuberay()["spec"]["rayClusterSpec"]
     groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
     containers = [container for group in groups for container in group["template"]["spec"]["containers"]]
-    assert {container["image"] for container in containers} == {"callboard"}
+    assert {container["image"] for container in containers} == {"REGISTRY/callboard"}
+    assert all(container["envFrom"] == [{"secretRef": {"name": "callboard-s3"}}] for container in containers)
     assert all(container["resources"]["limits"] == container["resources"]["requests"] for container in containers)
     locked = re.search(r'^name = "ray"\nversion = "(.*)"', (ROOT / "uv.lock").read_text(), re.MULTILINE)
     assert spec["rayVersion"] == locked[1]
@@ -63,3 +64,10 @@ def test_the_commands_are_accepted(name, tmp_path, monkeypatch):
     assert "s3://BUCKET/runs/x" in command
     with pytest.raises(Accepted):
         main(shlex.split(command.replace("s3://BUCKET", str(tmp_path)))[1:])
+
+
+def test_all_machines_of_aws_have_an_image_and_the_same_profile():
+    kinds = yaml.safe_load((FOLDER / "aws.yaml").read_text())["available_node_types"].values()
+    nodes = [kind["node_config"] for kind in kinds]
+    assert all("ubuntu/server/22.04" in node["ImageId"] for node in nodes)
+    assert [node["IamInstanceProfile"] for node in nodes] == [{"Name": "callboard"}] * 2

@@ -35,6 +35,12 @@ def test_a_dockerfile_builds_from_what_there_is(folder):
     assert f"examples/{folder}/Dockerfile ." in comments[0]
 
 
+def test_images_get_nothing_that_was_made_outside():
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    local = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    assert {line.removeprefix("**/") for line in ignored} >= {".git", *local}
+
+
 def test_both_install_alike():
     def installing(path):
         return [line for line in instructions(path) if line[0] != "CMD"]

@@ -219,3 +219,14 @@ def test_wrong_tasks_are_refused(task, says):
     with pytest.raises(CallboardError, match=says):
         environment.set_task(task)
     environment.close()
+
+
+def test_a_library_that_cannot_be_loaded_is_one_line(monkeypatch):
+    def load(*arguments, **options):
+        raise OSError("cannot load library 'libenv.so': libglib-2.0.so.0: cannot open shared object file")
+
+    monkeypatch.setattr("procgen.ProcgenGym3Env", load)
+    with pytest.raises(
+        CallboardError, match=r"'procgen:coinrun': .* cannot be loaded .*apt-get install libglib2.0-0`$"
+    ):
+        environments.make("procgen:coinrun", 1, [0])

@@ -59,3 +59,12 @@ def test_a_finding_that_is_wrong_gives_exit_code_1_and_its_advice(monkeypatch, c
     assert lines == [["ok", "ports", "a", "free", "port"], ["WRONG", "disk", "0.1", "GB", "free", "some"]]
     findings.pop()
     assert main(["doctor"]) == 0
+
+
+def test_a_package_whose_library_cannot_be_loaded_is_wrong(tmp_path, monkeypatch):
+    assert doctor._other("procgen", doctor._OTHERS["procgen"]).ok
+    assert doctor._other("no-such-package", "import no_such_package").ok
+    (tmp_path / "procgen.py").write_text("raise OSError('cannot load library libenv.so: libglib-2.0.so.0')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    broken = doctor._other("procgen", doctor._OTHERS["procgen"])
+    assert not broken.ok and "libglib-2.0.so.0" in broken.found and "apt-get install libglib2.0-0" in broken.advice

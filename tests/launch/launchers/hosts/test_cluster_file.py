@@ -184,6 +184,27 @@ def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_p
     written = read_cluster(tmp_path / "cluster-7.yaml")
     assert written.first == "n1"
     assert list(written.placement["actor"]) == ["n2"] * 14 + ["n3"] * 14
+    assert (written.ports.start, len(written.ports)) == (10_700, 100)
+
+
+@pytest.mark.parametrize("code, ends", [(0, False), (143, False), (2, True)])
+def test_a_host_that_fails_ends_the_job_of_slurm(code, ends, tmp_path, stand_ins):
+    path = stand_ins(
+        scontrol="echo n1",
+        srun="""while [[ $1 == --* ]]; do shift; done; SLURMD_NODENAME=n1 exec "$@" """,
+        scancel='echo "scancel $*"',
+        callboard=f"exit {code}",
+    )
+    environment = {
+        "PATH": path,
+        "CALLBOARD": "callboard",
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+        "SLURM_JOB_NODELIST": "n1",
+        "SLURM_JOB_ID": "300",
+        "SLURM_CPUS_PER_TASK": "16",
+    }
+    done = subprocess.run(["bash", EXAMPLES / "slurm.sbatch"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "scancel --signal=TERM 300\n" if ends else "")
 
 
 def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path, stand_ins, monkeypatch, capsys):
