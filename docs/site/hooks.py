@@ -18,6 +18,19 @@ _METRICS = "<!-- generated from launch/run_directory/metric_names.py by make doc
 _FOREIGN_NAMES = "<!-- generated from foreign_names.yaml by make docs -->\n\n"
 _PATH = re.compile(r"\[`?[\w/]+\.md`?\]\(([^)#:\s]+\.md)(?=[)#])")
 """Links whose text is the path of a page, which has a title."""
+_INLINE = re.compile(r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>")
+_OPTION = re.compile(r"--[\w.-]+")
+_WHOLE = 32
+"""The most characters of code in a sentence that no line break divides."""
+_BOOSTS = {
+    "benchmark_notes.md": 0.2,
+    "benchmarks.md": 0.5,
+    "changelog.md": 0.2,
+    "coming_from.md": 0.5,
+    "curves_": 0.5,
+    "api/": 0.5,
+}
+"""Pages, or beginnings of their names, that search shows after others."""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
@@ -44,6 +57,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Names pages in links by their titles, and adapts links to where the pages are on the site."""
+    boosts = [boost for name, boost in _BOOSTS.items() if page.file.src_uri.startswith(name)]
+    if boosts:
+        page.meta.setdefault("search", {})["boost"] = boosts[0]
     sources = {page: source for source, page in ROOT_PAGES.items()}
     here = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
@@ -58,6 +74,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"[{heading[1]}]({match[1]}" if heading else match[0]
 
     return _LINK.sub(on_site, _PATH.sub(titled, markdown))
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Keeps short code in sentences, and each option, on one line: browsers break lines after `--`."""
+
+    def whole(match: re.Match[str]) -> str:
+        if len(match[1]) <= _WHOLE:
+            return f'<code class="whole">{match[1]}</code>'
+        options = _OPTION.sub(r'<span class="whole">\g<0></span>', match[1])
+        return f"<code>{options}</code>"
+
+    return _INLINE.sub(whole, html)
 
 
 def _copy_packages() -> None:

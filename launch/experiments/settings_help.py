@@ -23,17 +23,17 @@ PAGES = {
     "guides/callback": "Metrics and callbacks",
     "guides/curriculum": "Tasks and curricula",
     "guides/external_simulators": "External simulators",
-    "guides/loggers": "Metrics for other services",
+    "guides/loggers": "TensorBoard, W&B, MLflow and Prometheus",
     "guides/multi_agent": "Several agents",
     "guides/own_node": "A node in the graph",
     "guides/policies": "Several policies",
-    "guides/recorded_data": "Recorded data",
+    "guides/recorded_data": "Recorded data and Minari",
     "guides/warm_start": "Starting from another run",
     "hosts": "Several hosts",
     "inference": "Central inference",
     "learners": "Several devices and learners",
     "metrics": "Metrics",
-    "stopping": "How a run ends",
+    "stopping": "Stopping and resuming a run",
 }
 """Titles of the pages that descriptions of settings name, by their file in `docs/`."""
 _WIDTH = 110
