@@ -21,7 +21,7 @@ from .learning.on_policy import FreshBatches, check_sizes, joined
 from .learning.reward_normalizer import returns_discount
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
-from .losses.replicas import global_mean, sum_over_replicas
+from .losses.replicas import global_mean, sum_over_replicas, valid_mean
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
@@ -178,16 +178,17 @@ class A2C(A2CSettings, Agent):
         chosen = networks.actions.from_record(record.action, record.extras.gaussian)
         log_prob_t, entropy_t = networks.actions.evaluate(head, observation_t, chosen)
         mean = global_mean(self.unroll_length * self.batch_size, dtype)
-        policy_part = mean(policy_gradient_loss(log_prob_t, advantage_t, valid_t))
-        value_part = mean(value_loss(head.value / scale_t, target_t / scale_t, valid_t))
-        entropy_part = mean(entropy_loss(entropy_t, valid_t))
-        loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
+        policy_loss_t = policy_gradient_loss(log_prob_t, advantage_t, valid_t)
+        value_loss_t = value_loss(head.value / scale_t, target_t / scale_t, valid_t)
+        loss = mean(policy_loss_t) + self.value_cost * mean(value_loss_t)
+        loss += self.entropy_cost * mean(entropy_loss(entropy_t, valid_t))
         loss += network.regularization_loss()
+        shown = valid_mean(valid_t, dtype)
         metrics = {
-            "policy_loss": policy_part,
-            "value_loss": value_part,
-            "entropy": -entropy_part,
-            "value": mean(head.value),
+            "policy_loss": shown(policy_loss_t),
+            "value_loss": shown(value_loss_t),
+            "entropy": shown(entropy_t),
+            "value": shown(head.value),
             "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics)

@@ -31,7 +31,7 @@ from .losses.munchausen import expected_value, munchausen_bonus, munchausen_step
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, bootstrapped, double_q_target, td_error, td_loss
-from .losses.replicas import global_index, global_mean, largest_over_replicas
+from .losses.replicas import global_index, global_mean, largest_over_replicas, valid_mean
 from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete
 from .settings.apex_settings import ApexSettings
@@ -233,18 +233,19 @@ class Apex(ApexSettings, Agent):
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
         )
         mean = global_mean(self.batch_size, delta.dtype)
-        shown: dict[str, tf.Tensor] = {}
+        further: dict[str, tf.Tensor] = {}
         if distribution.kind == "none":
             loss_t = td_loss(delta, weight, self.huber, actions.composed)
         else:
-            loss_t, shown = distribution.loss(outputs_0, chosen, steps, target_outputs, policy)
+            loss_t, further = distribution.loss(outputs_0, chosen, steps, target_outputs, policy)
             loss_t *= tf.cast(weight, loss_t.dtype)
         loss = mean(loss_t) + regularization
+        shown = valid_mean(steps.valid, delta.dtype)
         metrics = {
-            "td_error": mean(error),
-            "value": mean(actions.mean(tf.reduce_max(q_0, axis=-1))),
-            "importance_weight": mean(weight),
-            **{name: mean(each) for name, each in shown.items()},
+            "td_error": shown(error),
+            "value": shown(actions.mean(tf.reduce_max(q_0, axis=-1))),
+            "importance_weight": shown(weight),
+            **{name: shown(each) for name, each in further.items()},
         }
         return LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
 

@@ -20,7 +20,7 @@ from .learning.value_range import ValueRange, check_support
 from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
-from .losses.replicas import global_mean
+from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
@@ -100,10 +100,12 @@ class D4PG(D4PGSettings, TransitionAgent):
         )
         taken = learned.critic(x_0, learned.bounds.from_environment(record.action[0], dtype))
         value_0 = mean_value(learned.critic(x_0, unit_0), values)
-        mean = global_mean(self.batch_size, dtype)
+        mean, shown = global_mean(self.batch_size, dtype), valid_mean(steps.valid, dtype)
         losses = {
-            "critic_loss": mean(categorical_loss(taken, target, steps.valid)),
-            "actor_loss": mean(deterministic_policy_loss(value_0, steps.valid)),
+            "critic_loss": categorical_loss(taken, target, steps.valid),
+            "actor_loss": deterministic_policy_loss(value_0, steps.valid),
         }
         # Where the support is too narrow, much of the targets is at its ends.
-        return LossOutput(losses, {"value": mean(value_0), "support_ends": mean(target[:, 0] + target[:, -1])})
+        further = {"value": value_0, "support_ends": target[:, 0] + target[:, -1]}
+        metrics = {name: shown(value) for name, value in {**losses, **further}.items()}
+        return LossOutput({name: mean(value) for name, value in losses.items()}, metrics)

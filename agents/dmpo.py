@@ -38,7 +38,7 @@ from .losses.mpo import (
     out_of_bounds_cost,
 )
 from .losses.n_step import n_step_window, take_along_time
-from .losses.replicas import global_index, global_mean
+from .losses.replicas import Mean, global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
 from .optimizers import make_objective
@@ -192,18 +192,23 @@ class DMPO(DMPOSettings, TransitionAgent):
         actor_loss += kl_penalty(improved.kl_stddev, duals.alpha_stddev)
         dual_loss = temperature_loss + multiplier_loss(improved.kl_mean, duals.alpha_mean, self.epsilon_mean)
         dual_loss += multiplier_loss(improved.kl_stddev, duals.alpha_stddev, self.epsilon_stddev)
-        mean = global_mean(self.batch_size, dtype)
+        mean, shown = global_mean(self.batch_size, dtype), valid_mean(steps.valid, dtype)
+        # What the policy does is seen where it improves.
+        of_policy = valid_mean(bootstraps, dtype)
         losses = {
-            "critic_loss": mean(categorical_loss(taken, target, steps.valid)),
-            "actor_loss": mean(where_valid(bootstraps, actor_loss)),
-            "dual_loss": mean(where_valid(bootstraps, dual_loss)),
+            "critic_loss": categorical_loss(taken, target, steps.valid),
+            "actor_loss": where_valid(bootstraps, actor_loss),
+            "dual_loss": where_valid(bootstraps, dual_loss),
         }
         metrics = {
-            "value": mean(tf.reduce_mean(sampled_values, axis=0)),
-            "support_ends": mean(target[:, 0] + target[:, -1]),
-            "temperature": mean(tf.fill(tf.shape(actor_loss), duals.temperature)),
-            "entropy": mean(policy.entropy()),
-            "kl_mean": mean(tf.reduce_mean(improved.kl_mean, axis=-1)),
-            "kl_stddev": mean(tf.reduce_mean(improved.kl_stddev, axis=-1)),
+            "critic_loss": shown(losses["critic_loss"]),
+            "actor_loss": of_policy(actor_loss),
+            "dual_loss": of_policy(dual_loss),
+            "value": of_policy(tf.reduce_mean(sampled_values, axis=0)),
+            "support_ends": shown(target[:, 0] + target[:, -1]),
+            "temperature": Mean(duals.temperature, tf.ones((), dtype)),
+            "entropy": of_policy(policy.entropy()),
+            "kl_mean": of_policy(tf.reduce_mean(improved.kl_mean, axis=-1)),
+            "kl_stddev": of_policy(tf.reduce_mean(improved.kl_stddev, axis=-1)),
         }
-        return LossOutput(losses, metrics)
+        return LossOutput({name: mean(value) for name, value in losses.items()}, metrics)

@@ -8,10 +8,12 @@ import tensorflow as tf
 import tree
 
 from ..data import Priorities, Sample, Update
+from ..transitions import valid_transitions
 from .gradient_step import GradientStep, LossOutput, Objective
 from .learning.decaying_rate import continue_decay
 from .learning.fast_function import CompiledOnFirstCall
 from .learning.reward_normalizer import RewardNormalizer
+from .losses.replicas import valid_mean
 
 Loss = Callable[..., LossOutput]
 
@@ -108,11 +110,19 @@ class GradientLearner(tf.Module):
             sample = self._rewards.normalized(sample)
         output = self._loss(sample, *seed)
         age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
-        lag = tf.reduce_mean(tf.cast(age, tf.keras.backend.floatx())) / self._strategy.num_replicas_in_sync
+        lag = valid_mean(_valid_of(sample, age), tf.as_dtype(tf.keras.backend.floatx()))(age)
         priorities = output.priorities
         if priorities is not None:
             priorities = Priorities(sample.info.key, sample.info.shard, priorities, sample.info.env)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
+
+
+def _valid_of(sample: Sample, age: tf.Tensor) -> Any:
+    """Returns which of the transitions of `age` are valid; all where the records say nothing of episodes."""
+    first, last, discount = sample.record.first, sample.record.last, sample.record.discount
+    if isinstance(first, tuple):
+        return tf.ones(tf.shape(age), tf.bool)
+    return valid_transitions(first, last, discount)
 
 
 def _unstacked(batches: Sample) -> list[Sample]:

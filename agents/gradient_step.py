@@ -9,6 +9,7 @@ import tree
 
 from ..data import Nest
 from .learning.frozen_weights import trained
+from .losses.replicas import Mean
 
 
 class LossOutput(NamedTuple):
@@ -18,7 +19,8 @@ class LossOutput(NamedTuple):
     """Scalar; with several objectives, a scalar for each by name.  It is a *sum* over the share, divided by the size of
     the *global* batch or not at all, so that the sum over the replicas is the loss of the global batch."""
     metrics: Mapping[str, Any]
-    """Scalars by name, which add up over the replicas as the loss does."""
+    """By name, means over the valid transitions of the global batch (see `losses.replicas.valid_mean`), or scalars that
+    add up over the replicas as the loss does.  One with the name of a loss is shown in place of that loss."""
     priorities: Any = None
     """`[B]`, the new priorities of the replica's items; None if replay does not sample by priority."""
 
@@ -79,15 +81,24 @@ class GradientStep:
           due: names of the losses whose gradients are applied; None for all.
 
         Returns:
-          The metrics, with all losses and the norms of the gradients that were applied, summed over all replicas; and
-          the priorities of this learner's replicas, concatenated.
+          The metrics, with all losses and the norms of the gradients that were applied, of all replicas; and the
+          priorities of this learner's replicas, concatenated.
         """
+        metrics, priorities = self.undivided(loss, *arguments, due=due)
+        return divided(metrics), priorities
+
+    def undivided(
+        self, loss: Callable[..., LossOutput], *arguments: Any, due: Sequence[str] | None = None
+    ) -> tuple[dict[str, Any], Nest]:
+        """Makes the step as a call does, and returns means as `Mean`, for `combined_metrics` and `divided`."""
         applied = [objective for objective in self._objectives if due is None or objective.name in due]
         in_replica = functools.partial(self._in_replica, loss, applied)
-        summed, norms, priorities = self._strategy.run(in_replica, args=arguments)
-        metrics = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in summed.items()
-        }
+        parts, packed, norms, priorities = self._strategy.run(in_replica, args=arguments)
+        sums = [
+            iter(tf.unstack(self._strategy.reduce(tf.distribute.ReduceOp.SUM, vector, axis=None))) for vector in packed
+        ]
+        kinds = _by_type([self._strategy.experimental_local_results(leaf)[0] for leaf in tree.flatten(parts)])
+        metrics = tree.unflatten_as(parts, [next(sums[kind]) for kind in kinds])
         for name, norm in norms.items():
             # The same in every replica: the norm of the summed gradient.
             metrics[name] = self._strategy.experimental_local_results(norm)[0]
@@ -97,7 +108,7 @@ class GradientStep:
 
     def _in_replica(
         self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any
-    ) -> tuple[Any, Any, Nest]:
+    ) -> tuple[Any, Any, Any, Nest]:
         results = [self._differentiate(loss, applied, *arguments, *([0] if self._accumulate > 1 else []))]
         for microbatch in range(1, self._accumulate):
             # One after the other, so that only one batch takes memory at a time.
@@ -110,7 +121,7 @@ class GradientStep:
         norms = {}
         for objective, gradient in zip(applied, gradients, strict=True):
             if not objective.variables:
-                norms[_norm_name(objective.name)] = tf.zeros((), metrics[objective.name].dtype)
+                norms[_norm_name(objective.name)] = tf.zeros((), tree.flatten(metrics[objective.name])[0].dtype)
                 continue
             norms[_norm_name(objective.name)] = norm = tf.linalg.global_norm(gradient)
             if objective.max_gradient_norm is not None:
@@ -118,7 +129,14 @@ class GradientStep:
             objective.optimizer.apply_gradients(
                 zip(gradient, objective.variables, strict=True), skip_gradients_aggregation=True
             )
-        return metrics, norms, priorities
+        leaves = tree.flatten(metrics)
+        kinds = _by_type(leaves)
+        # One reduction for all metrics of a type.
+        packed = [
+            tf.stack([leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind == number])
+            for number in range(1 + max(kinds))
+        ]
+        return metrics, packed, norms, priorities
 
     def _differentiate(self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any) -> Any:
         """Returns the gradients of a batch, the metrics with the losses, and the priorities."""
@@ -127,11 +145,12 @@ class GradientStep:
             output = loss(*arguments)
         losses = output.loss if several else {self._objectives[0].name: output.loss}
         gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
-        return gradients, {**output.metrics, **losses}, () if output.priorities is None else output.priorities
+        metrics = tree.map_structure(tf.convert_to_tensor, {**losses, **output.metrics})
+        return gradients, metrics, () if output.priorities is None else output.priorities
 
 
 def _combine(results: Sequence[Any], applied: Sequence[Objective]) -> Any:
-    """Returns what `_differentiate` returns, of several batches: gradients added or averaged, and means of metrics."""
+    """Returns what `_differentiate` returns, of several batches: gradients added or averaged, and combined metrics."""
     if len(results) == 1:
         return results[0]
     all_gradients, all_metrics, all_priorities = zip(*results, strict=True)
@@ -140,8 +159,30 @@ def _combine(results: Sequence[Any], applied: Sequence[Objective]) -> Any:
         factor = 1.0 if objective.is_sum else 1.0 / len(results)
         by_variable = zip(*batches, strict=True)
         gradients.append([None if each[0] is None else factor * tf.add_n(each) for each in by_variable])
-    metrics = {name: tf.add_n([one[name] for one in all_metrics]) / len(results) for name in all_metrics[0]}
-    return gradients, metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *all_priorities)
+    priorities = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *all_priorities)
+    return gradients, combined_metrics(all_metrics), priorities
+
+
+def combined_metrics(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the metrics of several batches as one: those that are means over all their elements, others averaged."""
+
+    def combined(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], Mean):
+            return Mean(*map(tf.add_n, zip(*values, strict=True)))
+        return tf.add_n(values) / len(values)
+
+    return {name: combined([metrics[name] for metrics in each]) for name in each[0]}
+
+
+def divided(metrics: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Returns metrics as scalars."""
+    return {name: value.value if isinstance(value, Mean) else value for name, value in metrics.items()}
+
+
+def _by_type(leaves: Sequence[tf.Tensor]) -> list[int]:
+    """Returns the position of each tensor's type among the types that they have."""
+    types = list(dict.fromkeys(leaf.dtype for leaf in leaves))
+    return [types.index(leaf.dtype) for leaf in leaves]
 
 
 def _norm_name(loss: str) -> str:

@@ -22,7 +22,7 @@ from .gradient_step import LossOutput
 from .learning.on_policy import acting_network
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
-from .losses.replicas import global_mean
+from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .optimizers import make_objective
@@ -51,7 +51,7 @@ class PolicyTerms(NamedTuple):
     loss: tf.Tensor
     """`[T, B]`, 0 where the transition is not valid."""
     metrics: Mapping[str, tf.Tensor]
-    """`[T, B]` each, whose means are further metrics; 0 or False where the transition is not valid."""
+    """`[T, B]` each, whose means over the valid transitions are further metrics."""
 
 
 class ImpalaPolicy(tf.Module):
@@ -178,20 +178,20 @@ class Impala(ImpalaSettings, Agent):
         transitions = self.unroll_length * self.batch_size
         mean = global_mean(transitions, dtype)
         policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
-        policy_part = mean(policy_terms.loss)
-        baseline_part = mean(value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t))
-        entropy_part = mean(entropy_loss(entropy_t, valid_t))
-        loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
+        baseline_loss_t = value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t)
+        loss = mean(policy_terms.loss) + self.baseline_cost * mean(baseline_loss_t)
+        loss += self.entropy_cost * mean(entropy_loss(entropy_t, valid_t))
         # The paper's loss is the sum over time and batch.
         loss = transitions * (loss + network.regularization_loss())
+        shown = valid_mean(valid_t, dtype)
         metrics = {
-            "policy_loss": policy_part,
-            "baseline_loss": baseline_part,
-            "entropy": -entropy_part,
-            "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
-            "value": mean(outputs.value[:-1]),
+            "policy_loss": shown(policy_terms.loss),
+            "baseline_loss": shown(baseline_loss_t),
+            "entropy": shown(entropy_t),
+            "importance_weight": shown(tf.exp(log_rho_t)),
+            "value": shown(outputs.value[:-1]),
             "valid_fraction": mean(valid_t),
-            **{name: mean(value_t) for name, value_t in policy_terms.metrics.items()},
+            **{name: shown(value_t) for name, value_t in policy_terms.metrics.items()},
         }
         return LossOutput(loss, metrics)
 

@@ -1,5 +1,7 @@
 """The metrics that learners of the built-in agents report, with units and meanings.
 
+They are means over the valid transitions of the global batch, unless the meaning says otherwise.
+
 Learners of several agents use the same name for the same quantity.  A run writes them with the prefix `learner/`.
 """
 
@@ -24,7 +26,12 @@ _SOFT = ("sac", "drq", "cql")
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("loss", "total loss of a learner step", agents=_ONE_LOSS),
+    Metric(
+        "loss",
+        "total loss of a learner step, as it is minimized: divided by all transitions of the batch, valid or not "
+        "(IMPALA, APPO: the sum; R2D2, QMIX, VDN: the sum over time)",
+        agents=_ONE_LOSS,
+    ),
     Metric("gradient_norm", "global norm of the gradient, before clipping", agents=_ONE_LOSS),
     Metric(
         "policy_loss",

@@ -22,7 +22,7 @@ from .learning.ppo_rollout import Rollout, make_rollout
 from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
-from .losses.replicas import global_mean
+from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .optimizers import make_split_optimizer
 from .policies.action_checks import check_discrete_or_bounded
@@ -153,24 +153,24 @@ class Ppo(PpoSettings, Agent):
         log_prob_t, entropy_t = networks.actions.evaluate(outputs, rollout.inputs.observation, rollout.action)
         log_ratio_t = log_ratio(log_prob_t, rollout.log_prob, valid_t)
         mean = global_mean(self.unroll_length * self.batch_size / self.minibatches, dtype)
-        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip))
+        policy_loss_t = clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip)
         value_scale = return_scale(network, rollout.inputs.observation)
         value, target = outputs.value / value_scale, rollout.target / value_scale
         if self.clip_value:
-            of_value = clipped_value_loss(value, rollout.value / value_scale, target, valid_t, clip)
+            value_loss_t = clipped_value_loss(value, rollout.value / value_scale, target, valid_t, clip)
         else:
-            of_value = value_loss(value, target, valid_t)
-        value_part = mean(of_value)
-        entropy_part = mean(entropy_loss(entropy_t, valid_t))
-        loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
+            value_loss_t = value_loss(value, target, valid_t)
+        loss = mean(policy_loss_t) + self.value_cost * mean(value_loss_t)
+        loss += self.entropy_cost * mean(entropy_loss(entropy_t, valid_t))
         loss += network.regularization_loss()
+        shown = valid_mean(valid_t, dtype)
         metrics = {
-            "policy_loss": policy_part,
-            "value_loss": value_part,
-            "entropy": -entropy_part,
-            "approximate_kl": mean(approximate_kl(log_ratio_t)),
-            "clip_fraction": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
-            "value": mean(outputs.value),
+            "policy_loss": shown(policy_loss_t),
+            "value_loss": shown(value_loss_t),
+            "entropy": shown(entropy_t),
+            "approximate_kl": shown(approximate_kl(log_ratio_t)),
+            "clip_fraction": shown(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
+            "value": shown(outputs.value),
             "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics)

@@ -27,7 +27,7 @@ from .learning.q_learning import QNetworks, check_sequences, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.n_step import n_step_sequence, take_along_time
 from .losses.q_learning import action_value, bootstrapped, double_q_value, td_loss
-from .losses.replicas import global_mean
+from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .policies.qmix_policy import QmixPolicy, TeamValues
 from .registry import agent_name
@@ -128,7 +128,8 @@ class Qmix(QmixSettings, Agent):
 
         mean = global_mean(self.batch_size * self.trace_length, total.dtype)
         loss = self.trace_length * (mean(td_loss(delta_t)) + online.network.regularization_loss())
-        metrics = {"td_error": mean(tf.abs(delta_t)), "value": mean(total), "valid_fraction": mean(valid_t)}
+        shown = valid_mean(valid_t, total.dtype)
+        metrics = {"td_error": shown(tf.abs(delta_t)), "value": shown(total), "valid_fraction": mean(valid_t)}
         return LossOutput(loss, metrics)
 
     def _values(self, values: TeamValues, sample: Sample, training: bool = False) -> tf.Tensor:

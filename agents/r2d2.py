@@ -20,7 +20,7 @@ from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_s
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
-from .losses.replicas import global_mean, largest_over_replicas
+from .losses.replicas import global_mean, largest_over_replicas, valid_mean
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .policies.action_checks import check_discrete
@@ -127,16 +127,16 @@ class R2D2(R2D2Settings, Agent):
         )
 
         mean = global_mean(self.batch_size * self.trace_length, delta_t.dtype)
-        mean_of_sequences = global_mean(self.batch_size, delta_t.dtype)
         # A mean over sequences of sums over time.  The regularization loss is per transition.
         loss = self.trace_length * (
             mean(td_loss(delta_t, weight, composed=actions.composed)) + networks.online.regularization_loss()
         )
         value_t = actions.mean(tf.reduce_max(q_online[:-1], axis=-1))
+        shown = valid_mean(valid_t, delta_t.dtype)
         metrics = {
-            "td_error": mean(error_t),
-            "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
-            "importance_weight": mean_of_sequences(weight),
+            "td_error": shown(error_t),
+            "value": shown(inverse_rescale(value_t) if self.rescale_values else value_t),
+            "importance_weight": shown(tf.broadcast_to(weight, tf.shape(error_t))),
             "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics, self._priority(error_t, valid_t))

@@ -34,7 +34,7 @@ from .learning.sac_composed import ComposedSacPolicy, default_target_entropy, sa
 from .learning.transition_agent import TransitionAgent
 from .losses.discrete_soft_actor_critic import discrete_actor_loss, discrete_soft_target, expected_log_prob
 from .losses.q_learning import action_value
-from .losses.replicas import global_index, global_mean
+from .losses.replicas import Mean, global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizer_settings import OptimizerSettings
@@ -53,7 +53,7 @@ the entropy of later actions, and the temperature grows without end (Xu et al. 2
 
 
 class SoftTerms(NamedTuple):
-    """The losses of transitions, `[B]` each, 0 where a transition is not valid, and what metrics show."""
+    """The losses of transitions, `[B]` each, 0 where a transition is not valid, and what metrics show of valid ones."""
 
     critic_loss: tf.Tensor
     actor_loss: tf.Tensor
@@ -62,6 +62,8 @@ class SoftTerms(NamedTuple):
     """`[B]`, entropy of the policy, estimated from sampled actions where they are continuous."""
     value: tf.Tensor
     """`[B]`, the lower of both critics' values of the policy's actions."""
+    valid: tf.Tensor
+    """bool `[B]`, the valid transitions."""
     gap: Any = ()
     """`[B]`, mean over both critics of CQL's penalty; `()` without one."""
 
@@ -141,20 +143,18 @@ class Sac(SacSettings, TransitionAgent):
             networks.normalizer.update(_observation(sample, 0), leading=1)
         dtype = networks.log_alpha.dtype
         terms = self.terms(networks, sample, seed)
-        mean = global_mean(self.batch_size, dtype)
+        mean, shown = global_mean(self.batch_size, dtype), valid_mean(terms.valid, dtype)
         losses = {
-            "critic_loss": mean(terms.critic_loss),
-            "actor_loss": mean(terms.actor_loss),
-            "temperature_loss": mean(terms.temperature_loss),
+            "critic_loss": terms.critic_loss,
+            "actor_loss": terms.actor_loss,
+            "temperature_loss": terms.temperature_loss,
         }
-        metrics = {
-            "temperature": mean(tf.fill(tf.shape(terms.value), networks.alpha)),
-            "entropy": mean(terms.entropy),
-            "value": mean(terms.value),
-        }
+        further = {"entropy": terms.entropy, "value": terms.value}
         if not isinstance(terms.gap, tuple):
-            metrics["conservative_gap"] = mean(terms.gap)
-        return LossOutput(losses, metrics)
+            further["conservative_gap"] = terms.gap
+        metrics = {name: shown(value) for name, value in {**losses, **further}.items()}
+        metrics["temperature"] = Mean(networks.alpha, tf.ones((), dtype))
+        return LossOutput({name: mean(value) for name, value in losses.items()}, metrics)
 
     def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
         """Returns the losses of the transitions of a replica's share of a batch; arguments as those of `loss`."""
@@ -217,6 +217,7 @@ class Sac(SacSettings, TransitionAgent):
             temperature_loss=temperature_loss(networks.alpha, log_prob, entropy, valid_t),
             entropy=-log_prob,
             value=tf.minimum(sampled.q1, sampled.q2),
+            valid=valid_t,
         )
 
     def _discrete_losses(
@@ -238,6 +239,7 @@ class Sac(SacSettings, TransitionAgent):
             temperature_loss=temperature_loss(networks.alpha, log_prob, entropy, valid_t),
             entropy=-log_prob,
             value=tf.reduce_sum(tf.exp(log_probs) * lower, axis=-1),
+            valid=valid_t,
         )
 
 

@@ -20,7 +20,7 @@ from .gradient_step import LossOutput
 from .learning.reward_normalizer import make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
 from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
-from .losses.replicas import global_index, global_mean
+from .losses.replicas import global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
@@ -108,12 +108,13 @@ class TD3(TD3Settings, TransitionAgent):
         taken_t = bounds.from_environment(record.action[0], dtype)
         taken = networks.critic(x_t, taken_t)
         value_t = networks.critic(x_t, unit_t).q1
-        mean = global_mean(self.batch_size, dtype)
+        mean, shown = global_mean(self.batch_size, dtype), valid_mean(valid_t, dtype)
         losses = {
-            "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
-            "actor_loss": mean(self.policy_loss(value_t, unit_t, taken_t, valid_t)),
+            "critic_loss": critic_loss(taken.q1, taken.q2, target_t, valid_t),
+            "actor_loss": self.policy_loss(value_t, unit_t, taken_t, valid_t),
         }
-        return LossOutput(losses, {"value": mean(value_t)})
+        metrics = {name: shown(value) for name, value in {**losses, "value": value_t}.items()}
+        return LossOutput({name: mean(value) for name, value in losses.items()}, metrics)
 
     def policy_loss(self, value_t: tf.Tensor, unit_t: tf.Tensor, taken_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
         """Returns the loss of the policy `[B]`.

@@ -10,7 +10,7 @@ import tree
 from ...data import Layout, Nest, Record, Sample
 from ...replay import DiscountedReturns, GradientItem, GradientQueue, GradientQueueWriter, sequence_spec, stacked_sample
 from ...transitions import valid_transitions
-from ..gradient_step import LossOutput
+from ..gradient_step import LossOutput, divided
 from .fast_function import CompiledFunction, as_arrays
 
 
@@ -91,7 +91,9 @@ class GradientWriter:
             output = self._loss(sample)
         parts = tape.gradient(output.loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradient = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
-        return gradient, tf.stack([output.loss, *(output.metrics[name] for name in sorted(output.metrics))])
+        # A learner step takes one gradient, so that its means are those of this block.
+        metrics = divided(output.metrics)
+        return gradient, tf.stack([output.loss, *(metrics[name] for name in sorted(metrics))])
 
 
 def with_gradient(value: Any, gradient: tf.Tensor, variables: Sequence[tf.Variable]) -> tf.Tensor:

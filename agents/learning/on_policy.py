@@ -9,6 +9,7 @@ import tree
 
 from ...data import Layout, Sample
 from ...errors import CallboardError
+from ...transitions import valid_transitions
 from ..agent import Mode
 
 
@@ -58,7 +59,7 @@ class FreshBatch(NamedTuple):
     elements: list[Sample]
     """The dataset's elements that make it up, each distributed over the replicas."""
     policy_lag: float
-    """Mean age of the weights that acted, in learner steps."""
+    """Mean age of the weights that acted in valid transitions, in learner steps."""
     dropped: int
     """Number of elements that were dropped since the last batch because their weights were too old."""
 
@@ -83,7 +84,7 @@ class FreshBatches:
     def take(self, iterator: Iterator[Any], step: int) -> FreshBatch:
         """Takes the batch of learner step `step`."""
         samples: list[Sample] = []
-        lags = []
+        lags: list[np.ndarray] = []
         stale = 0
         while len(samples) < self._elements:
             sample = next(iterator)
@@ -92,10 +93,17 @@ class FreshBatches:
             # A negative lag is that of data from before the learner was restored from an older checkpoint.
             if 0 <= lag.min() and lag.max() <= self._max_policy_lag:
                 samples.append(sample)
-                lags.append(lag.mean())
+                # Most lags are all the same.
+                lags.append(lag[self._valid(sample)] if lag.min() < lag.max() else lag.ravel())
             else:
                 stale += 1
-        return FreshBatch(samples, float(np.mean(lags)), stale)
+        return FreshBatch(samples, float(np.concatenate(lags).mean()), stale)
+
+    def _valid(self, sample: Sample) -> np.ndarray:
+        """Returns which transitions of each replica's share are valid."""
+        of_episodes = (sample.record.first, sample.record.last, sample.record.discount)
+        shares = zip(*map(self._strategy.experimental_local_results, of_episodes), strict=True)
+        return np.stack([valid_transitions(*(leaf.numpy() for leaf in share)) for share in shares])
 
 
 def joined(samples: Sequence[Sample]) -> Sample:

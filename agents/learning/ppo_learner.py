@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ...data import Sample, Update
 from ...replay import raise_if_stopped
-from ..gradient_step import GradientStep, LossOutput, Objective
+from ..gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
 from ..policies.ppo_policy import PpoNetworks
 from .decaying_rate import DecayingRate
 from .fast_function import CompiledOnFirstCall
@@ -80,7 +80,8 @@ class PpoLearner(tf.Module):
             # An object of its own: TensorFlow takes the first traces of all functions with one code for retracing.
             return tf.function(functools.partial(_in_replicas, strategy, function), autograph=False)
 
-        self._update = CompiledOnFirstCall(lambda *arguments: gradient_step(minibatch_loss, *arguments))
+        self._update = CompiledOnFirstCall(lambda *arguments: gradient_step.undivided(minibatch_loss, *arguments))
+        self._means = CompiledOnFirstCall(lambda *each: divided(combined_metrics(each)))
         self._values = in_replicas(lambda sample: observation_values(networks, sample))
         self._rollout = in_replicas(make_rollout)
         normalizer = networks.network.normalizer
@@ -114,13 +115,13 @@ class PpoLearner(tf.Module):
         return isinstance(rate, DecayingRate) and rate.continue_from(int(self.steps.numpy()), last)
 
     def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:
-        """Makes a gradient step on each minibatch, and returns the means of their metrics."""
+        """Makes a gradient step on each minibatch, and returns their metrics as those of one batch."""
         each = []
         for number in range(self._gradient_steps):
             raise_if_stopped(iterator)
             metrics, _ = self._update(rollout, tf.constant(number), seed, clip)
             each.append(metrics)
-        return {name: sum(metrics[name] for metrics in each) / self._gradient_steps for name in each[0]}
+        return self._means(*each)
 
 
 def _in_replicas(strategy: tf.distribute.Strategy, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -4,9 +4,11 @@ Call these functions in a replica context or outside of any strategy.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from .shapes import check_same_shape, where_valid
 
 
 def largest_over_replicas(x: Any) -> tf.Tensor:
@@ -49,5 +51,42 @@ def global_mean(count: int | float, dtype: tf.DType) -> Callable[[Any], tf.Tenso
 
     def mean(values: Any) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(values, dtype)) / tf.cast(count, dtype)
+
+    return mean
+
+
+class Mean(NamedTuple):
+    """A metric that is a mean: what a replica adds to its numerator and to its denominator.
+
+    Both are added up over replicas and over the batches of a learner step before one is divided by the other.
+    """
+
+    total: Any
+    """Scalar, the sum of the replica's values."""
+    count: Any
+    """Scalar, their number."""
+
+    @property
+    def value(self) -> tf.Tensor:
+        """The mean; 0 of no values."""
+        return tf.math.divide_no_nan(self.total, self.count)
+
+
+def valid_mean(valid_t: Any, dtype: tf.DType) -> Callable[[Any], Mean]:
+    """Returns a function that maps a replica's values to a metric: their mean over the global batch's valid transitions.
+
+    Args:
+      valid_t: bool `[...]`, the replica's valid transitions.
+      dtype: floating type of the mean.
+
+    Returns:
+      A function of numbers of the shape of `valid_t`, whose values at other transitions may be anything.
+    """
+    count = tf.reduce_sum(tf.cast(valid_t, dtype))
+
+    def mean(values: Any) -> Mean:
+        values = tf.cast(values, dtype)
+        check_same_shape(values=values, valid_t=valid_t)
+        return Mean(tf.reduce_sum(where_valid(valid_t, values)), count)
 
     return mean

@@ -20,7 +20,7 @@ from ..gradient_learner import GradientLearner
 from ..gradient_step import LossOutput
 from ..learning.reward_normalizer import RewardNormalizer
 from ..losses.behavioral_cloning import imitation_loss
-from ..losses.replicas import global_mean
+from ..losses.replicas import global_mean, valid_mean
 from ..optimizers import make_objective
 from ..policies.action_checks import check_discrete_or_bounded
 from ..policies.network_inputs import ActingNetwork, sequence_inputs
@@ -173,17 +173,18 @@ class BC(BCSettings, Agent):
         mean = global_mean(self.trace_length * self.batch_size, found.log_prob_t.dtype)
         if networks.network.normalizer is not None:
             networks.network.normalizer.update(sample.record.observation)
-        means = {name: mean(loss) for name, loss in losses.items()}
-        metrics = {
-            "log_prob": mean(found.log_prob_t),
-            "entropy": mean(found.entropy_t),
+        shown = valid_mean(found.valid_t, found.log_prob_t.dtype)
+        metrics: dict[str, Any] = {
+            "log_prob": shown(found.log_prob_t),
+            "entropy": shown(found.entropy_t),
             "valid_fraction": mean(found.valid_t),
         }
         if networks.trains_value:
-            metrics["value"] = mean(found.value[:-1])
-        if len(means) > 1:
-            metrics |= means
-        return LossOutput(tf.add_n(list(means.values())) + networks.network.regularization_loss(), metrics)
+            metrics["value"] = shown(found.value[:-1])
+        if len(losses) > 1:
+            metrics |= {name: shown(loss) for name, loss in losses.items()}
+        loss = tf.add_n([mean(loss) for loss in losses.values()])
+        return LossOutput(loss + networks.network.regularization_loss(), metrics)
 
 
 def with_least_log_std(outputs: Any, least: float) -> Any:

@@ -31,7 +31,7 @@ from ..learning.reward_normalizer import make_reward_normalizer
 from ..learning.transition_agent import TransitionAgent
 from ..losses.behavioral_cloning import advantage_weights, imitation_loss
 from ..losses.implicit_q_learning import expectile_loss, state_value_target
-from ..losses.replicas import global_mean
+from ..losses.replicas import global_mean, valid_mean
 from ..losses.rewards import learning_reward
 from ..losses.soft_actor_critic import critic_loss
 from ..optimizers import make_objective
@@ -128,14 +128,16 @@ class IQL(IQLSettings, TransitionAgent):
             value_tp1=value_tp1,
         )
         weight_t = advantage_weights(q_t - outputs.value, self.inverse_temperature, self.largest_weight)
-        mean = global_mean(self.batch_size, dtype)
+        mean, shown = global_mean(self.batch_size, dtype), valid_mean(valid_t, dtype)
         losses = {
-            "policy_loss": mean(imitation_loss(log_prob_t, valid_t, weight_t)),
-            "value_loss": mean(expectile_loss(outputs.value, q_t, self.expectile, valid_t)),
-            "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
+            "policy_loss": imitation_loss(log_prob_t, valid_t, weight_t),
+            "value_loss": expectile_loss(outputs.value, q_t, self.expectile, valid_t),
+            "critic_loss": critic_loss(taken.q1, taken.q2, target_t, valid_t),
         }
-        metrics = {"value": mean(outputs.value), "log_prob": mean(log_prob_t), "entropy": mean(entropy_t), **losses}
-        return LossOutput(tf.add_n(list(losses.values())) + network.regularization_loss(), metrics)
+        further = {"value": outputs.value, "log_prob": log_prob_t, "entropy": entropy_t}
+        metrics = {name: shown(value) for name, value in {**losses, **further}.items()}
+        loss = tf.add_n([mean(value) for value in losses.values()])
+        return LossOutput(loss + network.regularization_loss(), metrics)
 
 
 def _critics(

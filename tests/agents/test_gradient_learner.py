@@ -115,9 +115,9 @@ def test_each_update_begins_with_what_the_one_before_has_left():
 
     objective = Objective("loss", [x], tf.keras.optimizers.SGD(1.0, jit_compile=False))
     learner = GradientLearner(loss, [objective], tf.distribute.get_strategy(), updates_per_call=4, seed=7)
-    flags = (tf.zeros((4, 1)),) * 3
+    flags = (tf.zeros((4, 2), tf.bool),) * 2
     record = Record(
-        (), *flags[:2], (), tf.constant([1.0, 10.0, 100.0, 1000.0]), flags[2], (), tf.ones((4, 1, 2), tf.int32)
+        (), *flags, (), tf.constant([1.0, 10.0, 100.0, 1000.0]), tf.ones((4, 1)), (), tf.ones((4, 1, 2), tf.int32)
     )
     calls = [learner.step(iter([Sample(record, ())])) for _ in range(2)]
     assert [float(call.metrics["value"]) for call in calls] == [124, 10108]
@@ -141,9 +141,11 @@ def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period
 
     learner = GradientLearner(loss, objectives, tf.distribute.get_strategy(), updates_per_call=at_once)
     rewards = tf.reshape(tf.range(10.0), (10, 1) if at_once == 1 else (-1, at_once, 1))
-    flags = tf.zeros(rewards.shape[1:] if at_once > 1 else (1,))
+    discount = tf.ones(rewards.shape[1:])
+    flags = tf.zeros((*discount.shape[:-1], 2), tf.bool)
     version = tf.zeros((*rewards.shape[1:], 2), tf.int32)
-    updates = [learner.step(iter([Sample(Record((), *(flags,) * 3, one, flags, (), version), ())])) for one in rewards]
+    records = [Record((), flags, flags, (), one, discount, (), version) for one in rewards]
+    updates = [learner.step(iter([Sample(record, ())])) for record in records]
     assert float(often) == sum(range(10)) and float(seldom) == 0 + 3 + 6 + 9
     # The norm is that of the newest step that had one.
     due = [number // 3 * 3 for number in range(at_once - 1, 10, at_once)]

@@ -12,6 +12,7 @@ from recording_actor import Actor
 from small_worlds import ACTIONS, FINAL_SHOWN, INTERFACES, SPEC, Ending, FixedNetwork, layout_of, reward_of
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
+from callboard.agents.gradient_step import divided
 from callboard.agents.impala import Impala, ImpalaExtras
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
@@ -205,7 +206,7 @@ def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_pat
 
 def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, float]:
     """The loss of section 4.2 and its parts, transition by transition."""
-    policy_loss = baseline_loss = entropy = weight = valid = 0.0
+    policy_loss = baseline_loss = entropy = weight = seen = valid = 0.0
     for b in range(agent.batch_size):
         vs_next, ends = value[-1, b], True
         for t in reversed(range(agent.unroll_length)):
@@ -229,6 +230,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
             baseline_loss += (vs - value[t, b]) ** 2 / 2
             entropy -= (np.exp(log_pi) * log_pi).sum()
             weight += ratio
+            seen += value[t, b]
             valid += 1
             vs_next, ends = vs, False
     size = agent.unroll_length * agent.batch_size
@@ -238,10 +240,10 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "baseline_loss": baseline_loss,
         "entropy": entropy,
         "importance_weight": weight,
-        "value": value[:-1].sum(),
-        "valid_fraction": valid,
+        "value": seen,
     }
-    return {"loss": loss, **{name: part / size for name, part in parts.items()}}
+    means = {name: part / max(valid, 1) for name, part in parts.items()}
+    return {"loss": loss, "valid_fraction": valid / size, **means}
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent):
         assert loss.dtype == tf.float64
         expected = loss_by_loops(agent, logits, value, sample.record)
         assert metrics.keys() | {"loss"} == expected.keys()
-        for name, part in {**metrics, "loss": loss}.items():
+        for name, part in {**divided(metrics), "loss": loss}.items():
             np.testing.assert_allclose(part, expected[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
 

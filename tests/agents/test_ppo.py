@@ -13,6 +13,7 @@ from recording_actor import Actor
 from small_worlds import FixedNetwork
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
+from callboard.agents.gradient_step import divided
 from callboard.agents.learning.ppo_rollout import observation_values
 from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
@@ -170,10 +171,11 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
         "entropy": entropy,
         "approximate_kl": kl,
         "clip_fraction": clipped,
-        "value": outputs.value.sum(),
+        "value": outputs.value[valid].sum(),
         "valid_fraction": valid.sum(),
     }
-    return {name: part / valid.size for name, part in parts.items()}
+    of_all = ("loss", "valid_fraction")
+    return {name: part / (valid.size if name in of_all else valid.sum()) for name, part in parts.items()}
 
 
 def deviation_of_returns(sample: Sample) -> float:
@@ -219,7 +221,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
         expected = loss_by_loops(agent, outputs, value, sample.record, deviation_of_returns(sample))
         assert 0.1 < expected["clip_fraction"] and expected["valid_fraction"] < 0.9
         assert metrics.keys() | {"loss"} == expected.keys()
-        for name, part in {**metrics, "loss": loss}.items():
+        for name, part in {**divided(metrics), "loss": loss}.items():
             assert part.dtype == tf.float64
             np.testing.assert_allclose(part, expected[name], rtol=2e-6, atol=1e-9, err_msg=name)
 

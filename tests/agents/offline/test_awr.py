@@ -10,6 +10,7 @@ from imitated_sequences import sequences
 from ppo_samples import DISCRETE, layout_of
 from small_worlds import FixedNetwork
 
+from callboard.agents.gradient_step import divided
 from callboard.agents.offline.awr import AWR
 from callboard.agents.offline.bc import BCNetworks
 from callboard.errors import CallboardError
@@ -50,12 +51,12 @@ def test_the_loss_is_weighted_imitation_and_the_error_of_the_values():
     for t, b in zip(*np.nonzero(valid), strict=True):
         weights.append(min(np.exp((advantage[t, b] - known.mean()) / known.std() / 0.7), 3.0))
         log_prob = logits[t, b, record.action[t, b]] - np.log(np.exp(logits[t, b]).sum())
-        policy_loss -= weights[-1] * log_prob / 20
-        value_loss += 0.25 * advantage[t, b] ** 2 / 20
+        policy_loss -= weights[-1] * log_prob
+        value_loss += 0.25 * advantage[t, b] ** 2
     assert 0 < valid.sum() < 20 and min(weights) < 1 < max(weights) == 3.0
-    np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
-    np.testing.assert_allclose(metrics["value_loss"], value_loss, rtol=1e-5)
-    np.testing.assert_allclose(loss, policy_loss + value_loss, rtol=1e-5)
+    np.testing.assert_allclose(divided(metrics)["policy_loss"], policy_loss / valid.sum(), rtol=1e-5)
+    np.testing.assert_allclose(divided(metrics)["value_loss"], value_loss / valid.sum(), rtol=1e-5)
+    np.testing.assert_allclose(loss, (policy_loss + value_loss) / 20, rtol=1e-5)
 
 
 def test_a_shared_head_of_the_user_s_own_needs_a_shared_network():

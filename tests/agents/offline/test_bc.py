@@ -11,6 +11,7 @@ from imitated_sequences import sequences
 from ppo_samples import DISCRETE, OBSERVATION, layout_of
 from small_worlds import FixedNetwork
 
+from callboard.agents.gradient_step import divided
 from callboard.agents.offline.bc import BC, BCNetworks
 from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
@@ -43,14 +44,13 @@ def test_the_loss_is_the_mean_negative_log_probability_of_valid_actions(spec):
         assert (outputs.log_std < -0.2).any() and (outputs.log_std > -0.2).any()
     networks = BCNetworks(FixedNetwork(tree.map_structure(tf.constant, outputs)), spec)
     loss, metrics, _ = agent.loss(networks, sample)
-    record, expected, all_of_them, valid = sample.record, 0.0, 0.0, 0
+    record, expected, valid = sample.record, 0.0, 0
     for t, b in np.ndindex(4, 5):
         log_prob = log_prob_by_hand(agent, outputs, record.action[t, b], t, b)
-        all_of_them += log_prob
         if not (record.last[t, b] or (record.first[t + 1, b] and record.discount[t, b])):
             expected, valid = expected - log_prob, valid + 1
     np.testing.assert_allclose(loss, expected / 20, rtol=1e-5)
-    np.testing.assert_allclose(metrics["log_prob"], all_of_them / 20, rtol=1e-5)
+    np.testing.assert_allclose(divided(metrics)["log_prob"], -expected / valid, rtol=1e-5)
     assert 0 < valid < 20 and float(metrics["valid_fraction"]) == pytest.approx(valid / 20)
 
 
