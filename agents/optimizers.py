@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..errors import CallboardError
 from ..named_objects import import_object
 from .gradient_step import Objective
-from .learning.decaying_rate import DecayingRate
+from .learning.decaying_rate import DecayingRate, left_of_run
 from .learning.split_optimizer import ScaledRate, SplitOptimizer
 from .optimizer_settings import OptimizerSettings
 from .schedules import Schedule
@@ -136,8 +136,8 @@ def make_optimizer(
     if steps is not None:
         # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and
         # a run resumed with another learning rate would continue with the old one.
-        if settings.learning_rate_decay:
-            rate = DecayingRate(rate, steps)
+        if settings.learning_rate_decay is not False:
+            rate = DecayingRate(rate, steps, left_of_run(settings.learning_rate_decay))
         else:
             rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=rate)
         if factor != 1.0:

@@ -15,7 +15,7 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
-from .learning.decaying_rate import DecayingRate
+from .learning.decaying_rate import DecayingRate, left_of_run
 from .learning.on_policy import check_sizes
 from .learning.ppo_learner import PpoLearner
 from .learning.ppo_rollout import Rollout, make_rollout
@@ -100,7 +100,10 @@ class Ppo(PpoSettings, Agent):
         self._check_minibatches(layout, networks.has_memory)
         iterations = max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
         rate = self.optimizer.learning_rate
-        rate_of: Any = DecayingRate(rate, iterations) if self.optimizer.learning_rate_decay else lambda step: rate * 1.0
+        decays = self.optimizer.learning_rate_decay
+        rate_of: Any = lambda step: rate * 1.0  # noqa: E731
+        if decays is not False:
+            rate_of = DecayingRate(rate, iterations, left_of_run(decays))
         return PpoLearner(
             networks,
             functools.partial(self.loss, networks),
@@ -122,7 +125,10 @@ class Ppo(PpoSettings, Agent):
         )
 
     def _clip_range(self, iterations: int, step: int) -> Any:
-        return self.clip * (max(0.0, 1.0 - step / iterations) if self.clip_decay else 1.0)
+        if self.clip_decay is False:
+            return self.clip * 1.0
+        left = left_of_run(self.clip_decay)
+        return self.clip * (max(0.0, 1.0 - step / iterations) if left is None else left)
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
         """Returns a replica's share of an iteration's data, see `make_rollout`."""

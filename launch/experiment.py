@@ -407,6 +407,15 @@ class Experiment:
         """
         return dataclasses.replace(self, learners=1, learner_devices=1).layout(spec)
 
+    def part_done(self, environment_steps: int, learner_steps: int, seconds: float = 0.0) -> float:
+        """Returns the part of the run that is done, from 0 to 1, by the limit that will end it first so far."""
+        limits = (
+            (environment_steps, self.max_steps if self.actors else None),
+            (learner_steps, self.max_learner_steps),
+            (seconds, self.max_seconds),
+        )
+        return min(1.0, max(done / limit for done, limit in limits if limit is not None))
+
     def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
         """Returns the layout of the run, without its record and state; see `acting_layout`."""
         return Layout(

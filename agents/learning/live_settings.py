@@ -23,7 +23,8 @@ class LiveSettings:
     schedules.  The variables are not part of checkpoints, so that a resumed run begins with the settings it is given.
 
     A schedule takes the place of linear decay: where `learning_rate` is one, the copy's `learning_rate_decay` is False,
-    and so for every setting with a flag of such a name.
+    and so for every setting with a flag of such a name.  Where the flag is set, the copy has a variable in its place,
+    the part of the run that is left: decay follows what ends the run, and not the number of learner steps.
 
     Args:
       agent: the agent.  The variables are created in the current strategy's scope.
@@ -41,14 +42,30 @@ class LiveSettings:
             name: tf.Variable(value, trainable=False, dtype=tf.float32, name=name) for name, value in values.items()
         }
         self._followed: dict[str, float] = {}
+        self._left = tf.Variable(1.0, trainable=False, dtype=tf.float32, name="run_left")
+        self._done = 0.0
+        self.decays = False
+        """Whether some setting decays to 0 over the run."""
         self.agent: Any = agent
         for name, variable in self._variables.items():
             self.agent = with_value(self.agent, name.split("."), variable)
-            if name in self._schedules and f"{name}_decay" in fields:
-                self.agent = with_value(self.agent, f"{name}_decay".split("."), False)
+            flag = fields.get(f"{name}_decay")
+            if flag is not None and flag.default:
+                decays = name not in self._schedules
+                self.decays |= decays
+                self.agent = with_value(self.agent, f"{name}_decay".split("."), self._left if decays else False)
 
-    def follow(self, environment_steps: int, learner_steps: int) -> None:
-        """Assigns the values that schedules have at these steps; those that were changed keep their values."""
+    def follow(self, environment_steps: int, learner_steps: int, done: float = 0.0) -> None:
+        """Assigns the values that schedules and decay have now; settings that were changed keep their values.
+
+        Args:
+          environment_steps: those of all actors so far.
+          learner_steps: those so far.
+          done: the part of the run that is done, for settings that decay to 0 at its end.
+        """
+        if self.decays and done != self._done:
+            self._done = done
+            self._left.assign(max(0.0, 1.0 - done), read_value=False)
         for name, schedule in self._schedules.items():
             value = self._value(schedule, environment_steps, learner_steps)
             if value != self._followed.get(name):

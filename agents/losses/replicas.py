@@ -73,7 +73,7 @@ class Mean(NamedTuple):
 
 
 def valid_mean(valid_t: Any, dtype: tf.DType) -> Callable[[Any], Mean]:
-    """Returns a function that maps a replica's values to a metric: their mean over the global batch's valid transitions.
+    """Returns a function that maps a replica's values to a metric: their mean over all valid transitions.
 
     Args:
       valid_t: bool `[...]`, the replica's valid transitions.

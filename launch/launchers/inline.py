@@ -270,6 +270,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
             while not (fills or stop.is_set() or learner.paused or learner.has_made_all_steps):
                 if not learning.takes_batch(sum(writer.items_written_for(policy) for writer in writers)):
                     break
+                learner.unreported_steps = steps - reported_steps
                 if not learner.learn():
                     learning.gives_back()
                     break
@@ -281,6 +282,8 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
         coordinator.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
         if steps >= min(next_report, limit) or fed >= next_fed_report or paused:
             reported_steps, reported_learner_steps = steps, learner_steps
+            for learner in learners:
+                learner.unreported_steps = 0
             next_report += REPORT_STEPS if steps >= next_report else 0
             next_fed_report = fed + REPORT_STEPS
             for role in (*replays.values(), *inference, *writers, *recorders, *learners):

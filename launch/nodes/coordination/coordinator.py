@@ -167,6 +167,7 @@ class Coordinator(Node):
             control=self._control_state(policy_of(name)),
             commands=self._control.commands_for(name),
             finished=finished_policies(self._policies, self._metrics.values),
+            seconds=self._rules.seconds,
         )
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:

@@ -1,6 +1,7 @@
 """The learner node: learns from replay, serves weights and writes checkpoints."""
 
 import contextlib
+import functools
 import logging
 import math
 import pathlib
@@ -113,6 +114,10 @@ class LearnerNode(ReportingNode):
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
         self._peer_watch: PeerWatch | None = None
+        self.unreported_steps = 0
+        """Environment steps since the last report, where nodes take turns."""
+        self._agree: Callable[[tf.Tensor], tf.Tensor] | None = None
+        self._agreed = 0.0
         self._catches_up = run.experiment.agent.make_replay(run.layout).catches_up
         self.dataset: ReplayDataset | None = None
 
@@ -170,10 +175,14 @@ class LearnerNode(ReportingNode):
             return
         # The coordinator has answered, so what a session had changed before is known.
         self._take_settings()
+        self._agreed = prepared.done
+        if len(self._peers) > 1 and prepared.live.decays:
+            self._agree = tf.function(functools.partial(_mean_of_learners, prepared.strategy), autograph=False)
+        self._follow()
         if self._steps and getattr(prepared.learner, "continue_decay", bool)() and self._rank == 0:
             self.context.notify(
-                "the learning rate continues where it was, and rises to that of the longer run within a tenth of the "
-                "steps that are left"
+                "the learning rate continues where it was, and rises to that of the longer run within a tenth of what "
+                "is left"
             )
 
         progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
@@ -211,6 +220,17 @@ class LearnerNode(ReportingNode):
     def between_steps(self) -> None:
         super().between_steps()
         self._take_settings()
+
+    def _part_done(self) -> float:
+        """Returns the part of the run that is done, as far as this learner knows."""
+        state = self.reporter.state
+        return self._experiment.part_done(state.environment_steps + self.unreported_steps, self._steps, state.seconds)
+
+    def _follow(self) -> None:
+        """Lets settings that change with the run follow it."""
+        # Reports reach learners at different times, and all must make the same step.
+        done = self._part_done() if len(self._peers) == 1 else self._agreed
+        self._prepared.live.follow(self.reporter.state.environment_steps + self.unreported_steps, self._steps, done)
 
     def _take_settings(self) -> None:
         """Takes settings that a session has changed."""
@@ -265,9 +285,11 @@ class LearnerNode(ReportingNode):
             progress.works_slowly("in first learner step (compiling)")
         else:
             progress.works("in learner step")
-        self._prepared.live.follow(self.reporter.state.environment_steps, self._steps)
+        self._follow()
         try:
             update = self._prepared.learner.step(self._reader)
+            if self._agree is not None:
+                self._agreed = float(self._agree(tf.constant(self._part_done(), tf.float64)))
             self._prepared.frozen.keep()
             if self._takes_snapshots:
                 self._served_policies.take_due(self.reporter.state.environment_steps, self._prepared.policy)
@@ -470,3 +492,8 @@ class LearnerNode(ReportingNode):
     def _replay_incarnation(self) -> object:
         # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
         return self._replay_handle.incarnation(0) if self._run.layout.shards == 1 else None
+
+
+def _mean_of_learners(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
+    """Returns the mean over all learners of a scalar; all must call it after the same learner step."""
+    return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(tf.identity, args=(value,)), axis=None)

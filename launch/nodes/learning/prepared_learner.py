@@ -51,6 +51,8 @@ class PreparedLearner(NamedTuple):
     """The layout of the run, with the record that replay contains."""
     steps: int
     """Learner steps that the run has made."""
+    done: float
+    """The part of the run that was done at the checkpoint that is continued from."""
 
 
 def prepare_learner(
@@ -98,9 +100,11 @@ def prepare_learner(
         if latest is None:
             context.notify(networks_line)
     modules: dict[str, Any] = {"learner": learner, "networks": networks}
-    steps = 0
+    steps, done = 0, 0.0
     if latest is not None:
         steps = checkpoints.restore(latest, modules, variables)
+        counts = checkpoints.counter_sources().values()
+        done = experiment.part_done(sum(source.get("environment_steps", 0) for source in counts), steps)
         publish(variables, steps)
         if rank == 0:
             context.notify(f"continues from learner step {steps:,}")
@@ -108,11 +112,12 @@ def prepare_learner(
         # Other hosts may have neither the checkpoint nor the weights to begin with.
         with strategy.scope():
             shared_steps = tf.Variable(steps, trainable=False, dtype=tf.int64)
-        share_first_learners_state(strategy, rank, {**modules, "steps": shared_steps})
-        steps = int(shared_steps.numpy())
+            shared_done = tf.Variable(done, trainable=False, dtype=tf.float64)
+        share_first_learners_state(strategy, rank, {**modules, "steps": shared_steps, "done": shared_done})
+        steps, done = int(shared_steps.numpy()), float(shared_done.numpy())
     frozen.remember(variables)
     layout = trace_layout(agent, run.layout, networks)
-    return PreparedLearner(learner, policy, variables, modules, live, frozen, strategy, layout, steps)
+    return PreparedLearner(learner, policy, variables, modules, live, frozen, strategy, layout, steps, done)
 
 
 def _make_strategy(

@@ -130,6 +130,8 @@ class RunState(NamedTuple):
     """Commands for this node that it has not answered yet."""
     finished: Sequence[str] = ()
     """The policies whose learners have made their last step; one without a name if the run has one policy."""
+    seconds: float = 0.0
+    """Seconds for which the run has been running, over all its resumes."""
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> "RunState":

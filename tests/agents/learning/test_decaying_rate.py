@@ -6,6 +6,7 @@ import tensorflow as tf
 from ppo_samples import DISCRETE, layout_of
 
 from callboard.agents.learning.decaying_rate import DecayingRate, continue_decay
+from callboard.agents.learning.live_settings import with_value
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.optimizers import make_split_optimizer
 from callboard.agents.ppo import Ppo
@@ -119,3 +120,27 @@ def test_a_rate_that_is_changed_while_it_rises_changes_by_as_much():
     rate.assign(1e-6)
     np.testing.assert_allclose([schedule(step) for step in range(50, 100)], 1e-5 * before, rtol=1e-4)
     assert before.min() >= 0.0
+
+
+def test_the_rate_follows_what_is_left_of_a_run_and_not_learner_steps(tmp_path):
+    left = tf.Variable(1.0)
+    settings = with_value(SGD, ["learning_rate_decay"], left)
+    optimizer = make_split_optimizer(settings, 1000, [], 1.0)
+    weight = tf.Variable(0.0)
+    optimizer.build([weight])
+    rates = []
+    for of_run in (1.0, 0.75, 0.75, 0.5, 0.0):
+        left.assign(of_run)
+        before = float(weight)
+        optimizer.apply_gradients([(tf.constant(-1.0), weight)])
+        rates.append(float(weight) - before)
+    np.testing.assert_allclose(rates, [0.1, 0.075, 0.075, 0.05, 0.0], atol=1e-6)
+    # Resumed with twice the steps, of which half is left: from the last rate, 0, up within a tenth of that.
+    left.assign(0.5)
+    assert continue_decay(optimizer)
+    rate = optimizer._learning_rate
+    assert float(rate(5)) == pytest.approx(0.0, abs=1e-6)
+    left.assign(0.475)
+    assert float(rate(6)) == pytest.approx(0.0475 / 2, abs=1e-6)
+    left.assign(0.45)
+    assert float(rate(7)) == pytest.approx(0.045, abs=1e-6)
