@@ -20,6 +20,8 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
 from ..checks.observation_values import as_choices, as_integers, place_text
 
+_MOST_FEATURES = 1_000_000
+"""The largest number of values of a discrete space, each of which is an input or an output of networks."""
 _MOST_VALUES = 10_000
 """Largest number of values of an action's integer."""
 
@@ -69,13 +71,31 @@ def encoding_of(environment: EnvironmentSpec) -> EnvironmentEncoding:
 
 
 def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
-    """Encodes one choice among `num_values` values, which the environment numbers from `start`."""
+    """Encodes one choice among `num_values` values, which the environment numbers from `start`.
+
+    Raises:
+      CallboardError: there are too many of them.
+    """
+    _check_size(int(num_values), "a discrete space")
     return Leaf(specs.DiscreteArray(num_values, dtype=np.int32), np.dtype(dtype), start or None)
 
 
 def choices(num_values: np.ndarray, dtype: Any, start: Any = 0) -> Leaf:
-    """Encodes an array of choices: int array `num_values` of any shape, numbered from `start` (an int or an array)."""
+    """Encodes an array of choices: int array `num_values` of any shape, numbered from `start` (an int or an array).
+
+    Raises:
+      CallboardError: there are too many of them, together.
+    """
+    _check_size(int(np.sum(num_values, dtype=object)), f"a discrete space of shape {np.shape(num_values)}")
     return Leaf(MultiDiscreteArray(num_values), np.dtype(dtype), start if np.any(start) else None)
+
+
+def _check_size(values: int, space: str) -> None:
+    if values > _MOST_FEATURES:
+        raise CallboardError(
+            f"{space} has {values:,} values, too many for one-hot: hash them to fewer, or give observations as numbers "
+            "(Box) and actions in several parts"
+        )
 
 
 def bounded_integers(shape: Sequence[int], dtype: Any, minimum: Any, maximum: Any) -> Leaf:
