@@ -13,7 +13,8 @@ class CQLSettings(SacSettings):
     """Hyperparameters of CQL.  Those that are not here are SAC's; defaults are the authors' for MuJoCo.
 
     Attributes:
-      conservative_weight: α of the penalty on values of actions that are not recorded; 0 is SAC.
+      conservative_weight: α of the penalty on values of actions that are not recorded, beside half of the squared
+        errors (equation 4); the authors' code has all of them, so that half of its weight is the same.  0 is SAC.
       action_samples: actions with which the penalty of an action of numbers is estimated: so many of the policy, of the
         policy at the next observation, and uniform ones.  Discrete actions are summed over.
       actor_optimizer: of the policy, see `OptimizerSettings`.
