@@ -10,6 +10,7 @@ themselves.
 import functools
 import importlib.machinery
 import importlib.metadata
+import multiprocessing.spawn
 import os
 import re
 import site
@@ -20,17 +21,15 @@ from types import FrameType, ModuleType
 from typing import Any
 
 _LIBRARY = __name__.rpartition(".")[0]
-_LOADERS = tuple(
-    f"{_LIBRARY}.{name}"
-    for name in (
-        "named_objects",
-        "environments.trial_process",
-        "launch.launchers.forkserver_process",
-        "launch.launchers.node_process",
-        "launch.launchers.ray.node_actors",
-        "launch.launchers.ray.workers",
-        "launch.nodes.commands",
-    )
+_LOADERS = (
+    "multiprocessing.spawn",
+    f"{_LIBRARY}.named_objects",
+    f"{_LIBRARY}.environments.checks.trial_process",
+    f"{_LIBRARY}.launch.launchers.node_processes.forkserver_process",
+    f"{_LIBRARY}.launch.launchers.node_processes.node_process",
+    f"{_LIBRARY}.launch.launchers.ray.node_actors",
+    f"{_LIBRARY}.launch.launchers.ray.workers",
+    f"{_LIBRARY}.launch.nodes.reports.commands",
 )
 """Modules that import what a setting, or an object that was sent to a node, names."""
 
@@ -74,6 +73,26 @@ def search_working_directory(directory: str | None = None) -> None:
             return
     if directory not in searched_directories():
         sys.meta_path.append(WorkingDirectoryFinder(directory))
+    _search_in_spawned_processes()
+
+
+@functools.cache
+def _search_in_spawned_processes() -> None:
+    """Lets processes that `multiprocessing` spawns for a user's module find it, as this process does."""
+    prepared = multiprocessing.spawn.get_preparation_data
+    multiprocessing.spawn.get_preparation_data = lambda name: {**prepared(name), _LIBRARY: _SearchedDirectories()}
+
+
+class _SearchedDirectories:
+    """When it is unpickled, the process searches the directories that the one searched which pickled it."""
+
+    def __reduce__(self) -> Any:
+        return _search_all, (searched_directories(),)
+
+
+def _search_all(directories: Sequence[str]) -> None:
+    for directory in directories:
+        search_working_directory(directory)
 
 
 def searched_directories() -> list[str]:

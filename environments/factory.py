@@ -27,6 +27,7 @@ from .batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from .batches.previous_inputs import PreviousInputs
 from .batches.tasks import task_errors
 from .checks.checked_observations import with_checks
+from .forked_streams import allow_forks
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .multi_agent.pettingzoo_names import PREFIX as PETTINGZOO
 from .multi_agent.pettingzoo_names import check_pettingzoo
@@ -104,6 +105,7 @@ def make(
       ValueError: if there is not exactly one seed per environment.
     """
     check_seeds(batch_size, seeds)
+    allow_forks()
     slots = range(batch_size) if slots is None else slots
     if _is_mixture(env):
         return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor, warn)

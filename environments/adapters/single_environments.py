@@ -1,6 +1,7 @@
 """Single Gymnasium environments as a batch: wrapped by name, and in processes of their own if that is wanted."""
 
 import contextlib
+import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -190,6 +191,8 @@ class _Maker:
             return self._shown
         # Signals to the process group are the business of the process that made this one, which then ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Gymnasium starts a daemon, which `multiprocessing` does not let start what an environment may start.
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         return CheckedSteps(wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers]))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """The process in which an environment is tried, because it may hang, crash or end its process.
 
-It gets a pickled `Trial` through its standard input, and writes one JSON object per line to a pipe: `phase`, with what
-is called next, `warning`, and at the end `done` or `error`.  It does not import TensorFlow.
+It gets a pickled `Trial` over a socket, after its length, and writes one JSON object per line to it: `phase`, with what
+is called next, `warning`, and at the end `done` or `error`.  `HANG_SIGNAL` makes it print where it is.  It does not
+import TensorFlow.
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -21,6 +24,9 @@ from .trial import Phase, Trial, try_environment
 from .user_traceback import user_frames, user_traceback
 
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
+LENGTH_BYTES = 8
+"""Size of the length that precedes the trial, in network byte order."""
+HANG_SIGNAL = signal.SIGUSR1
 _WHERE = {
     "import": "the import of its module",
     "constructor": "its constructor",
@@ -41,10 +47,10 @@ def serve_trial(
     by_command: bool,
     run: Callable[[AnyTrial, Callable[[Phase], object], Callable[[str], object]], Any],
 ) -> None:
-    """Reads a trial from the standard input, runs it, and ends the process.
+    """Reads a trial, runs it, and ends the process.
 
     Args:
-      descriptor: the pipe that the objects are written to.
+      descriptor: the socket that the trial is read from, and the objects are written to.
       directories: those of `search_working_directory`.
       by_command: whether a user of the command reads the messages.
       run: runs the trial; what it returns, plain data, is sent with `done`.
@@ -59,15 +65,18 @@ def serve_trial(
         phase[0] = entered
         send(phase=entered)
 
+    faulthandler.register(HANG_SIGNAL, all_threads=False)
     for directory in directories:
         search_working_directory(directory)
+    pickled = _read(descriptor, int.from_bytes(_read(descriptor, LENGTH_BYTES), "big"))
     try:
-        trial: AnyTrial = pickle.load(sys.stdin.buffer)
+        trial: AnyTrial = pickle.loads(pickled)
     except Exception:  # What exists only in the other process is not tried.
         send(done=None)
         os._exit(0)
-    # The pipe closes when the process that waits for the result has ended, however it did.
-    threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(1)), daemon=True).start()
+    # The socket closes when the process that waits for the result has ended, however it did.  This thread must hold no
+    # lock, since environments may fork: it reads the descriptor itself.
+    threading.Thread(target=lambda: (os.read(descriptor, 1), os._exit(1)), daemon=True).start()
     try:
         with words_of_command() if by_command else contextlib.nullcontext():
             done = run(trial, enter, lambda text: send(warning=text))
@@ -76,6 +85,17 @@ def serve_trial(
         send(error=error_line(error, environment_text(trial.env), phase[0]), details=_details(error))
     sys.stdout.flush()
     os._exit(0)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    """Reads so many bytes; ends the process if the other side has ended."""
+    read = b""
+    while len(read) < size:
+        part = os.read(descriptor, size - len(read))
+        if not part:
+            os._exit(1)
+        read += part
+    return read
 
 
 def error_line(error: BaseException, name: str, phase: Phase) -> str:

@@ -1,9 +1,13 @@
 """The part of a traceback that is a user's own: without the frames of Callboard and of the libraries around it."""
 
 import pathlib
+import re
+import sysconfig
 import traceback
+from collections.abc import Sequence
 
 _PACKAGE = str(pathlib.Path(__file__).resolve().parents[2])
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 _LIBRARIES = ("gymnasium", "dm_env", "pettingzoo", "importlib", "runpy.py", "contextlib.py")
 
 
@@ -20,6 +24,15 @@ def user_traceback(error: BaseException) -> str:
     """Returns these frames and the exception, as Python shows them."""
     lines = traceback.format_list(user_frames(error)) + traceback.format_exception_only(type(error), error)
     return "Traceback (most recent call last):\n" + "".join(lines).rstrip()
+
+
+def waiting_place(lines: Sequence[str]) -> str:
+    """Returns the innermost place in a user's own file, of a thread whose frames `faulthandler` printed; else empty."""
+    for line in lines:
+        found = re.fullmatch(r'  File "(.+)", line (\d+) in .*', line)
+        if found and not (_is_ours(found[1]) or found[1].startswith(_INSTALLED)):
+            return f"{pathlib.Path(found[1]).name}, line {found[2]}"
+    return ""
 
 
 def _is_ours(filename: str) -> bool:

@@ -18,6 +18,7 @@ from ..batches.batched import BatchedEnvironment
 from ..batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from ..batches.tasks import Task, task_errors
 from ..factory import check_observation, environment_text, is_python_factory
+from ..forked_streams import allow_forks
 from ..info_masks import agents_mask_key
 from ..python_factory import Factory, check_factory, factory_call, factory_name, named_factory
 from .agent_groups import GroupedAgents, Groups
@@ -99,6 +100,7 @@ def make_multi_agent(
         for group, patterns in converted("agent_groups", groups or {}, dict[str, Any]).items()
     }
     state = converted("agent_state", state, State | None)
+    allow_forks()
     factory, own_options = named_factory(env)
     mask_key, merged = _split_mask({**own_options, **(options or {})})
     name = factory_name(factory)

@@ -10,6 +10,7 @@ import cloudpickle
 
 from ...environments import environment_text
 from ...environments.checks.examination import Examination
+from ...environments.checks.trial import Phase
 from ...errors import CallboardError
 from ..experiments.environment_check import EnvironmentCheck
 from ..settings import parse_settings
@@ -18,6 +19,7 @@ from .experiment_options import split_options
 
 _SETTINGS = ("env_options", "env_wrappers", "agent_groups", "agent_index", "agent_padding", "agent_state")
 """Settings of a run that decide what its environment is."""
+_ADVICE: Mapping[Phase, str] = {"step": "let it return sooner, or increase --timeout"}
 _MODULE = "callboard.environments.checks.examination_process"
 
 
@@ -52,8 +54,14 @@ def main(arguments: Sequence[str]) -> int:
         picture=known.picture and str(pathlib.Path(known.picture).absolute()),
     )
     warnings: list[str] = []
+
+    def show(warning: str) -> None:
+        # At once: what is said may be that a call does not return.
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+        warnings.append(warning)
+
     name, pickled = environment_text(experiment.env), cloudpickle.dumps(examination)
-    check = EnvironmentCheck(name, pickled, known.timeout, warnings.append, _MODULE)
+    check = EnvironmentCheck(name, pickled, known.timeout, show, _MODULE, _ADVICE)
     try:
         found: list[dict[str, Any]] = check.wait()
     finally:
@@ -62,8 +70,6 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps({"environments": found, "warnings": warnings}))
         return 0
     print("\n\n".join("\n".join(_report(one)) for one in found))
-    for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
     if not warnings:
         print("nothing wrong was found")
     return 0

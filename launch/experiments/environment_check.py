@@ -8,6 +8,7 @@ import logging
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cloudpickle
+import psutil
 
 from ...caller_words import is_by_command
-from ...deadlines import Deadline
+from ...deadlines import Deadline, wait_until
 from ...environments import environment_text, is_of_library
 from ...environments.checks.trial import Phase, Trial
-from ...environments.checks.trial_process import phase_text
+from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
+from ...environments.checks.user_traceback import waiting_place
 from ...errors import CallboardError, one_line
 from ...named_objects import import_object
 from ...own_modules import searched_directories
@@ -32,13 +35,16 @@ _SLOW_SECONDS = 600.0
 """The least time that an environment has to be made and to begin its first episode."""
 _CLOSE_SECONDS = 30.0
 _NOTICE_SECONDS = 8.0
+_LOOK_SECONDS = 0.5
+_TRACEBACK_SECONDS = 2.0
 _OUTPUT_LINES = 10
-_UNCHECKED = "let it return sooner, or leave the check out with check_env false (--check-env false)"
-_FIXES: Mapping[Phase, str] = {
+_SOONER = "let it return sooner"
+_UNCHECKED = f"{_SOONER}, or leave the check out with check_env false (--check-env false)"
+_ADVICE: Mapping[Phase, str] = {
     "import": _UNCHECKED,
     "constructor": _UNCHECKED,
     "reset": _UNCHECKED,
-    "step": "let it return sooner, or increase node_timeout",
+    "step": f"{_SOONER}, or increase node_timeout",
     "close": "let it return",
 }
 
@@ -51,7 +57,8 @@ class EnvironmentCheck:
       trial: the pickled `Trial`.
       timeout: seconds that a step may take.
       notify: takes a line of text for the user.
-      module: the module whose `main` runs in the process, see `environments.trial_process`.
+      module: the module whose `main` runs in the process, see `environments.checks.trial_process`.
+      advice: what helps where a phase takes too long.
     """
 
     def __init__(
@@ -61,8 +68,10 @@ class EnvironmentCheck:
         timeout: float,
         notify: Callable[[str], object] = _logger.warning,
         module: str = "callboard.environments.checks.trial_process",
+        advice: Mapping[Phase, str] = _ADVICE,
     ):
         self._name = name
+        self._advice = advice
         self._limits: dict[Phase, float] = {
             "import": max(timeout, _SLOW_SECONDS),
             "constructor": max(timeout, _SLOW_SECONDS),
@@ -72,28 +81,27 @@ class EnvironmentCheck:
         }
         self._notify = notify
         self._phase: Phase = "import"
+        self._has_begun = False
         self._rest = b""
         self._result: tuple[Any] | None = None
         self._output = tempfile.TemporaryFile()
-        self._pipe, end = os.pipe()
+        self._socket, end = socket.socketpair()
         code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; "
-        code += f"main({end}, {searched_directories()!r}, {is_by_command()})"
+        code += f"main({end.fileno()}, {searched_directories()!r}, {is_by_command()})"
         try:
             # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
-                pass_fds=[end],
+                pass_fds=[end.fileno()],
                 start_new_session=True,
             )
         finally:
-            os.close(end)
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(trial)
-            self._process.stdin.flush()
+            end.close()
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(len(trial).to_bytes(LENGTH_BYTES, "big") + trial)
 
     def wait_until_imported(self) -> None:
         """Waits until the environment's module is imported; raises as `wait` does."""
@@ -115,22 +123,21 @@ class EnvironmentCheck:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        with contextlib.suppress(OSError):
-            os.close(self._pipe)
+        self._socket.close()
         self._output.close()
 
     def _wait(self, is_enough: Callable[[], bool]) -> Any:
         limit, noticed = Deadline(self._limits[self._phase]), False
         notice = Deadline(_NOTICE_SECONDS)
         while self._result is None and not is_enough():
-            wait = limit.left if noticed else min(limit.left, notice.left)
-            if b"\n" in self._rest or select.select([self._pipe], [], [], wait)[0]:
+            # Processes that the environment has started may hold the socket open after the process has ended.
+            ended = self._process.poll() is not None
+            wait = 0.0 if ended else min(_LOOK_SECONDS, limit.left)
+            if b"\n" in self._rest or select.select([self._socket], [], [], wait)[0]:
                 message = self._read()
                 if message is None:
                     continue
+                self._has_begun = True
                 if "done" in message:
                     self._result = (message["done"],)
                 elif "error" in message:
@@ -140,17 +147,18 @@ class EnvironmentCheck:
                 else:
                     self._phase = message["phase"]
                     limit, noticed, notice = Deadline(self._limits[self._phase]), False, Deadline(_NOTICE_SECONDS)
+            elif ended:
+                raise self._ended()
             elif limit.has_passed:
-                seconds = self._limits[self._phase]
                 raise CallboardError(
-                    f"environment {self._name!r}: {phase_text(self._phase)} has not returned for {seconds:.0f} s; "
-                    f"{_FIXES[self._phase]}"
+                    f"environment {self._name!r}: {phase_text(self._phase)} has not returned for "
+                    f"{self._limits[self._phase]:.0f} s; {self._what_helps()}"
                 )
             elif not noticed and notice.has_passed:
                 noticed = True
                 self._notify(
                     f"environment {self._name!r}: {phase_text(self._phase)} has not returned for {_NOTICE_SECONDS:.0f} "
-                    f"s, at most {self._limits[self._phase]:.0f} s"
+                    f"s, at most {self._limits[self._phase]:.0f} s; {self._what_helps()}"
                 )
         return None if self._result is None else self._result[0]
 
@@ -161,7 +169,9 @@ class EnvironmentCheck:
           CallboardError: the process has ended.
         """
         if b"\n" not in self._rest:
-            read = os.read(self._pipe, 65536)
+            read = b""
+            with contextlib.suppress(ConnectionError):
+                read = self._socket.recv(65536)
             if not read:
                 raise self._ended()
             self._rest += read
@@ -171,17 +181,43 @@ class EnvironmentCheck:
         self._rest = rest
         return json.loads(line)
 
+    def _what_helps(self) -> str:
+        """Returns what helps a call that does not return, with the place where it waits."""
+        advice = self._advice.get(self._phase, _SOONER)
+        started = _processes_of(self._process.pid)
+        if started:
+            advice = f"see whether it waits for what it has started, process {' and '.join(started)}, or {advice}"
+        frames: list[str] = []
+        if self._has_begun:
+            printed = len(self._printed())
+            self._process.send_signal(HANG_SIGNAL)
+            wait_until(lambda: len(self._printed()) > printed + 1, _TRACEBACK_SECONDS)
+            frames = self._printed()[printed:]
+        place = waiting_place(frames)
+        return f"{advice} ({place})" if place else advice
+
+    def _printed(self) -> list[str]:
+        # The position in the file is shared with the process.
+        descriptor = self._output.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace").splitlines()
+
     def _ended(self) -> CallboardError:
         code = self._process.wait()
         how = f"ends the process with exit code {code}"
         if code < 0:
             how = f"crashes the process ({signal.Signals(-code).name})"
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").splitlines()
+        lines = self._printed()
         return CallboardError(
             f"environment {self._name!r}: {phase_text(self._phase)} {how}; let it raise an exception instead",
             "\n".join(lines[-_OUTPUT_LINES:]),
         )
+
+
+def _processes_of(pid: int) -> list[str]:
+    """Returns the ids of the processes that a process has started and that still run."""
+    with contextlib.suppress(psutil.Error):
+        return [str(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+    return []
 
 
 _passed: set[bytes] = set()

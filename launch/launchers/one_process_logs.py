@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from ...environments.forked_streams import text_output
 from ..experiments.checked_run import Run
-from .node_processes.log_files import keep_bounded, logged_to, text_output
+from .node_processes.log_files import keep_bounded, logged_to
 
 _OF_LIBRARIES = ("tensorflow", "absl")
 """Loggers that print what their libraries notice."""

@@ -6,7 +6,6 @@ printed between the two steps may be lost.
 """
 
 import contextlib
-import io
 import logging
 import logging.handlers
 import os
@@ -15,8 +14,8 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
+from ....environments.forked_streams import text_output
 from ....guarded_files import open_regular
 
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(message)s"
@@ -104,18 +103,3 @@ def _keep_bounded(log: pathlib.Path, end: threading.Event) -> None:
         bound_log(log)
         if end.wait(_LOOK_SECONDS):
             return
-
-
-class OutputFile(io.FileIO):
-    """A file that drops what it cannot write, so that a full disk does not end a node that prints."""
-
-    def write(self, data: Any) -> int:
-        with contextlib.suppress(OSError):
-            return super().write(data)
-        return memoryview(data).nbytes
-
-
-def text_output(descriptor: int) -> io.TextIOWrapper:
-    """Returns a text stream to a descriptor, which drops what it cannot write."""
-    binary = io.BufferedWriter(OutputFile(descriptor, "w", closefd=False))
-    return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import re
 import signal
 
 import psutil
@@ -63,6 +64,40 @@ def test_what_hangs_is_named_and_ended(where):
     error = str(error_of(f"hang@{where}", node_timeout=1.0))
     assert error.startswith(f"environment '{ENV}': '{where}' has not returned for 1 s; let it return")
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+FORKING = {
+    "in_processes": {},
+    "Simulator": {},
+    "Simulator each reset": {"each_reset": True},
+    "Simulator spawn": {"method": "spawn"},
+    "Simulator forkserver": {"method": "forkserver"},
+}
+
+
+@pytest.mark.parametrize("name", slow_but(FORKING, "in_processes", "Simulator spawn"))
+def test_an_environment_may_start_processes(name):
+    env = f"forking_environments:{name.partition(' ')[0]}"
+    check_environment(Experiment(agent=Ppo(), env=env, env_options=FORKING[name], node_timeout=10.0))
+
+
+def test_a_constructor_that_waits_for_its_process_is_named_within_seconds(monkeypatch):
+    monkeypatch.setattr("callboard.launch.experiments.environment_check._NOTICE_SECONDS", 1.0)
+    notices = []
+
+    def notify(text):
+        if "the import of" not in text:
+            notices.append(text)
+            raise InterruptedError
+
+    unanswered = Experiment(agent=Ppo(), env="forking_environments:Unanswered")
+    with pytest.raises(InterruptedError), environment_check(unanswered, notify):
+        pass
+    assert re.fullmatch(
+        "environment 'forking_environments:Unanswered': its constructor has not returned for 1 s, at most 600 s; see "
+        r"whether it waits for what it has started, process \d+, or .* \(forking_environments.py, line \d+\)",
+        notices[0],
+    )
 
 
 def warnings_of(caplog):

@@ -2,11 +2,10 @@
 
 import errno
 import logging
-import os
 import subprocess
 import sys
 
-from callboard.launch.launchers.node_processes.log_files import OutputFile, bound_log, logged_to
+from callboard.launch.launchers.node_processes.log_files import bound_log, logged_to
 
 PROGRAM = """
 import os, pathlib, subprocess, sys
@@ -53,11 +52,6 @@ def test_a_log_that_cannot_be_copied_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.copyfile", fail)
     bound_log(log, limit=10)
     assert [path.name for path in tmp_path.iterdir()] == [log.name] and log.stat().st_size == 0
-
-
-def test_printing_to_a_full_disk_raises_nothing():
-    with OutputFile(os.open("/dev/full", os.O_WRONLY), "w") as file:
-        assert file.write(b"text") == 4
 
 
 def test_the_messages_of_a_process_are_logged_from_their_level_on(tmp_path):
