@@ -9,7 +9,7 @@ import tree
 
 from ..data import Priorities, Sample, Update
 from ..transitions import valid_transitions
-from .gradient_step import GradientStep, LossOutput, Objective
+from .gradient_step import GradientStep, LossOutput, Objective, check_loss_output
 from .learning.decaying_rate import continue_decay
 from .learning.fast_function import CompiledOnFirstCall
 from .learning.reward_normalizer import RewardNormalizer
@@ -109,6 +109,7 @@ class GradientLearner(tf.Module):
         if self._rewards is not None:
             sample = self._rewards.normalized(sample)
         output = self._loss(sample, *seed)
+        check_loss_output(output)
         age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
         lag = valid_mean(_valid_of(sample, age), tf.as_dtype(tf.keras.backend.floatx()))(age)
         priorities = output.priorities

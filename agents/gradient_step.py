@@ -8,6 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest
+from ..errors import CallboardError
 from .learning.frozen_weights import trained
 from .losses.replicas import Mean
 
@@ -23,6 +24,13 @@ class LossOutput(NamedTuple):
     add up over the replicas as the loss does.  One with the name of a loss is shown in place of that loss."""
     priorities: Any = None
     """`[B]`, the new priorities of the replica's items; None if replay does not sample by priority."""
+
+
+def check_loss_output(output: Any) -> None:
+    """Raises `CallboardError` if what a loss has returned is no `LossOutput`."""
+    if not isinstance(output, LossOutput):
+        kind = type(output).__name__
+        raise CallboardError(f"a loss returns a LossOutput, not {kind}; see docs/guides/agent.md")
 
 
 class Objective(NamedTuple):
@@ -143,6 +151,7 @@ class GradientStep:
         several = len(self._objectives) > 1
         with tf.GradientTape(persistent=len(applied) > 1) as tape:
             output = loss(*arguments)
+            check_loss_output(output)
         losses = output.loss if several else {self._objectives[0].name: output.loss}
         gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
         metrics = tree.map_structure(tf.convert_to_tensor, {**losses, **output.metrics})

@@ -25,7 +25,7 @@ import psutil
 from ..experiments.checked_run import Run
 from ..nodes.devices import device_names, prepare_devices
 from ..nodes.node import NodeContext, NodeRules, ProgramNode
-from ..nodes.progress import HeartbeatSender
+from ..nodes.progress import HEARTBEAT, HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
 from ..run_directory.run_lock import hold_as_remains
@@ -72,6 +72,7 @@ class GraphNode(ProgramNode):
         # A failed node may have started threads, which must not continue.
         stop.set()
         heartbeats.close()
+        connection.send(HEARTBEAT, context.progress.heartbeat())
         connection.send("exit", how)
         delivered = connection.close()
         # The supervisor ends the run in order; where there is none any more, Launchpad does at once.

@@ -67,6 +67,8 @@ class Outcome:
     failed_node: str | None = None
     error: str | None = None
     """The failed node's traceback, or one line about what the user can fix."""
+    restarted: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Why nodes were started again, the last reason of each."""
     score: float | None = None
     """Mean return of the last evaluation; that of the final policy if all `max_steps` were executed."""
     score_std: float | None = None

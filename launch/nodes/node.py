@@ -65,6 +65,9 @@ class Node:
     """Whether `NodeContext.port` is that of a server of the node's own.  Its methods are then served at another
     address, `ProgramNode.methods_address`, or not at all."""
 
+    achieves_by_steps: ClassVar[bool] = True
+    """Whether each `step` achieves something, see `Progress.achieved`; if not, the node itself says when."""
+
     def __init__(self, context: NodeContext):
         self.context = context
 
@@ -93,6 +96,8 @@ class Node:
                 self.context.progress.begins_step()
                 self.between_steps()
                 self.step()
+                if self.achieves_by_steps:
+                    self.context.progress.achieves()
             self.context.progress.works_slowly("ending")
             self.finish()
         except BaseException:

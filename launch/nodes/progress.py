@@ -27,6 +27,8 @@ class Heartbeat(NamedTuple):
     activity: str
     """For example `in environment step`, `waiting for data`."""
     kind: Kind
+    achieved: int = 0
+    """See `Progress.achieved`."""
 
 
 _STARTING: tuple[str, Kind] = ("starting", "slow")
@@ -46,6 +48,8 @@ class Progress:
         self._wait: tuple[str, float] | None = None
         """What the node waits for, and since when."""
         self._waited: dict[str, float] = {}
+        self.achieved = 0
+        """What the node has done so far of that for which it exists, such as learner steps."""
         self.waits_for: Callable[[], str] = lambda: ""
         """Returns what the current work waits for, empty if nothing; called for every heartbeat."""
 
@@ -92,6 +96,10 @@ class Progress:
             name, since = wait
             self._waited[name] = self._waited.get(name, 0.0) + self._clock() - since
 
+    def achieves(self, count: int = 1) -> None:
+        """Counts what the node has done of that for which it exists."""
+        self.achieved += count
+
     def begins_step(self) -> None:
         """Marks an iteration of the main loop; counts as progress only if the node sets no marks itself."""
         if self._activity is _STARTING:
@@ -103,8 +111,8 @@ class Progress:
         """Returns the newest mark."""
         awaited = self.waits_for()
         if awaited:
-            return Heartbeat(self._count, f"waiting for {awaited}", "wait")
-        return Heartbeat(self._count, *self._activity)
+            return Heartbeat(self._count, f"waiting for {awaited}", "wait", self.achieved)
+        return Heartbeat(self._count, *self._activity, self.achieved)
 
 
 class HeartbeatSender:

@@ -20,6 +20,8 @@ from .node import NodeContext, NodeRules, ProgramNode
 
 USER_NODE_RULES = NodeRules(stop_order=1)
 """How launchers treat a node of the user's own, unless it has an attribute `rules`: like an actor."""
+_SETTLED_SECONDS = 10.0
+"""Time after which an error of a node of the user's own may be a fault."""
 
 
 class UserNode:
@@ -67,6 +69,9 @@ class UserNode:
         # A `PyClassNode` keeps its object, but each incarnation needs its own.
         self._node._instance = None
         context.progress.waits("its own code")
+        settled = threading.Timer(_SETTLED_SECONDS, context.progress.achieves)
+        settled.daemon = True
+        settled.start()
         context.guard.allow(self.rules.hosts)
         function = self._node.function
         if isinstance(function, ClosedFunction):

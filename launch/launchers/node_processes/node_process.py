@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from ...nodes.node import LaunchedNode, NodeContext
-from ...nodes.progress import HeartbeatSender
+from ...nodes.progress import HEARTBEAT, HeartbeatSender
 from ...stop_signals import pass_on_signals
 from ..supervision.supervisor import Exit
 from .prepared_process import exit_by, prepare_process
@@ -62,7 +62,10 @@ def _run_node(settings: ChildSettings, pipe: Connection, send: "_Sender") -> Non
     )
     HeartbeatSender(context.progress, context.send)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
-    settings.node.run_node(context)
+    try:
+        settings.node.run_node(context)
+    finally:
+        send(HEARTBEAT, context.progress.heartbeat())
 
 
 def _listen(pipe: Connection, stop: threading.Event) -> None:

@@ -11,6 +11,7 @@ from ....callbacks import CallbackFailed
 from ....errors import CallboardError, one_line
 from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
+from ..supervision.error_kinds import error_place, is_fault
 from ..supervision.supervisor import Exit
 from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
 from .malloc_arenas import use_one_arena
@@ -66,4 +67,5 @@ def exit_by(error: BaseException) -> Exit:
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()
-    return Exit(False, one_line(error), traceback.format_exc(), final=isinstance(error, CallbackFailed))
+    place = "" if is_fault(error) else error_place(error)
+    return Exit(False, one_line(error), traceback.format_exc(), isinstance(error, CallbackFailed), place)

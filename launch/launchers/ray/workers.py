@@ -23,7 +23,7 @@ from ....errors import CallboardError
 from ....own_modules import search_working_directory
 from ...experiments.checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
-from ...nodes.progress import HeartbeatSender, Progress
+from ...nodes.progress import HEARTBEAT, HeartbeatSender, Progress
 from ...processes.listen_filter import PortGuard
 from ...processes.ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
@@ -189,6 +189,7 @@ class RayNode:
             how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
+        self._messages.put((HEARTBEAT, self._progress.heartbeat()))
         self._messages.put(("exit", how))
 
     def _run_shared(self, incarnation: Incarnation) -> Exit:

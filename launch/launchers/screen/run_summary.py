@@ -76,14 +76,19 @@ class SummaryMonitor:
                 outcome.best_score = earlier
         if outcome.failed_node is None and outcome.exit_code == 0:
             for policy_run in self._run.policy_runs:
-                self._report_nothing_learned(policy_run)
+                self._report_nothing_learned(policy_run, outcome)
         outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome
 
-    def _report_nothing_learned(self, policy_run: Run) -> None:
-        """Reports that a policy has made no learner step, and why."""
+    def _report_nothing_learned(self, policy_run: Run, outcome: Outcome) -> None:
+        """Reports that a policy has made no learner step, and why; if its learner has died, the run has failed."""
         if self._counts.get(metric_of(policy_run.policy, "learner_steps"), 1):
             return
+        beginning_of_learner = f"learner/{policy_run.policy}/" if policy_run.policy else "learner/"
+        for node, why in outcome.restarted.items():
+            if node.startswith(beginning_of_learner):
+                outcome.failed(node, why)
+                return
         beginning = metric_of(policy_run.policy, "replay/inserted_")
         items = [count for name, count in self._counts.items() if name.startswith(beginning)]
         whose = f" for the policy {policy_run.policy!r}" if policy_run.policy else ""

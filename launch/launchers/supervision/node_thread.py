@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...nodes.node import NodeContext
-from ...nodes.progress import HeartbeatSender
+from ...nodes.progress import HEARTBEAT, HeartbeatSender
 from ..node_processes.prepared_process import exit_by
 from .supervisor import Event, Exit
 
@@ -65,4 +65,5 @@ class ThreadWorker:
         # A failed node may have started threads, which must not continue next to those of its next incarnation.
         self._context.stop.set()
         heartbeats.close()
+        self._send(HEARTBEAT, self._context.progress.heartbeat())
         self._send("exit", how)

@@ -202,7 +202,7 @@ class ProgressWatchdog:
             return _Stall("not started", silent, _WORK_SECONDS if self._any_heard else _SLOW_SECONDS, slow)
         if silent > _SILENT_SECONDS:
             return _Stall("no heartbeat", silent, _SILENT_SECONDS, watched.timeout)
-        _, activity, kind = watched.heartbeat
+        _, activity, kind, _ = watched.heartbeat
         seconds = now - watched.progressed
         if kind == "work":
             return _Stall(activity, seconds, _WORK_SECONDS, watched.timeout)

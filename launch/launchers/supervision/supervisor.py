@@ -35,6 +35,8 @@ class Exit(NamedTuple):
     """The traceback, or the one line of a `CallboardError`."""
     final: bool = False
     """Whether a restart would be useless (a `CallboardError`)."""
+    place: str = ""
+    """Where an exception was raised that is no fault of a connection or of resources; empty for other ends."""
 
 
 class Event(NamedTuple):
@@ -85,12 +87,27 @@ class Supervised:
         """What it did when it was last killed because it hung."""
         self.worker: Worker | None = None
         self.deaths: collections.deque[float] = collections.deque()
+        self.achieved = 0
+        """What the incarnation has achieved, see `Progress.achieved`."""
+        self._ever_achieved = False
+        self._last_error = ("", 0)
         self._make_worker = make_worker
 
     def start(self) -> None:
         worker = self._make_worker()
         worker.start()
         self.worker = worker
+
+    def is_deterministic(self, how: Exit) -> bool:
+        """Returns whether an incarnation has ended by an error of the user's code, which a restart would repeat.
+
+        That is an exception before the node has achieved anything, or one that was raised after as much as the last
+        time, and at the same place.
+        """
+        self._ever_achieved |= self.achieved > 0
+        before, self._last_error = self._last_error, (how.place, self.achieved)
+        self.achieved = 0
+        return bool(how.place) and (not self._ever_achieved or before == self._last_error)
 
     def may_restart(self, now: float) -> bool:
         """Records a death at the time `now`, in seconds; returns whether the restart limit still allows a restart."""
@@ -186,6 +203,7 @@ class Supervisor:
             self._monitor.status(event.content)
         elif event.kind == HEARTBEAT:
             self._watchdog.heard(event.node, event.content)
+            self._nodes[event.node].achieved = event.content.achieved
         elif event.kind == "message":
             self._monitor.notify(f"{event.node}: {event.content}")
         elif event.kind == "line":
@@ -229,7 +247,10 @@ class Supervisor:
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.rules.restart_group)
+        elif node.is_deterministic(how):
+            self._fail(node.name, how.error or how.description)
         elif self._may_restart(node):
+            self._outcome.restarted[node.name] = how.error or how.description
             self._monitor.notify(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.rules.restarts} "
                 f"within {node.rules.restart_window:.0f} s)"

@@ -130,6 +130,7 @@ class ActorNode(EnvironmentNode):
         following = view.split(stepper.timestep)
         for name, actor in self._actors.items():
             actor.record(following[name])
+        self.context.progress.achieves()
         infos = self._infos(view)
         for name, recorder in self._recorders.items():
             recorder.step(actions[name], following[name], infos.get(name))

@@ -144,6 +144,7 @@ class EvaluatorNode(ReportingNode):
             self.context.notify(watch.problem)
         if not episodes:
             return None
+        self.context.progress.achieves()
         returns = [episode.episode_return for episode in episodes]
         mean = statistics.fmean(returns)
         if mean > self._best:

@@ -68,6 +68,7 @@ class LearnerNode(ReportingNode):
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
+    achieves_by_steps = False
     served = ("get_variables", "final_version", "get_fixed", "get_trained_agents")
 
     def __init__(
@@ -310,6 +311,7 @@ class LearnerNode(ReportingNode):
             self._send_priorities(update.priorities)
         self._steps += update.steps
         self._made += update.steps
+        progress.achieves(update.steps)
         if self._rank == 0:
             self._losses.add(self._steps, update)
         if self.context.cooperative and self._experiment.publish_every_steps == 1:

@@ -432,3 +432,19 @@ def test_a_thread_that_hangs_fails_the_run():
     outcome = run.run()
     assert (outcome.exit_code, outcome.failed_node) == (1, "actor")
     assert outcome.error.startswith("in environment step for 300 s")
+
+
+def deterministic(*deaths):
+    node = Supervised("actor/0", NodeRules(stop_order=1), lambda: None)
+    judged = []
+    for place, achieved in deaths:
+        node.achieved = achieved
+        judged.append(node.is_deterministic(Exit(False, "KeyError", place=place)))
+    return judged
+
+
+def test_an_error_before_anything_was_achieved_or_twice_after_as_much_is_one_of_the_code():
+    assert deterministic(("a.py:1", 0)) == [True]
+    assert deterministic(("a.py:1", 7), ("a.py:1", 9), ("b.py:1", 9), ("b.py:1", 9)) == [False, False, False, True]
+    assert deterministic(("a.py:1", 7), ("b.py:1", 0), ("b.py:1", 0)) == [False, False, True]
+    assert deterministic(("", 0), ("", 0), ("", 0)) == [False] * 3, "faults are survived"

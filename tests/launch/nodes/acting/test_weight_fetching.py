@@ -19,11 +19,15 @@ class Learner:
     def client(self, timeout):
         return self
 
+    def final_version(self):
+        raise Unreachable("deadline exceeded")
+
 
 class Weights:
     """Weights that arrive at once when the learner answers."""
 
     version = None
+    call_seconds = 5.0
 
     def __init__(self, learner):
         self.learner = learner
