@@ -118,6 +118,8 @@ class WeightClient:
         self._unpack = Unpacking(variables)
         # One call for all variables: assigning them one by one takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
+        self.call_seconds = 5.0
+        """Seconds that a fetch may take, for whoever makes the source anew; those of a slow link grow."""
         self._lock = threading.Lock()
         self._needed = threading.Event()
         self._fetched: Snapshot | None = None

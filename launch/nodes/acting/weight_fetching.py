@@ -6,7 +6,8 @@ from ....agents.weights import WeightClient
 from ..node import NodeContext, NodeHandle, Unreachable
 
 CALL_SECONDS = 5.0
-"""Timeout of a call to the learner."""
+"""Timeout of a call to the learner, at first."""
+_LONGEST_CALL_SECONDS = 640.0
 _FETCH_SECONDS = 0.01
 _FETCHES_A_SECOND = 500
 """Upper bound on weight requests per second over all actors that need not wait for newer ones, so that the learner has
@@ -17,12 +18,25 @@ def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
     """Fetches newer weights from the learner; returns False if it does not answer.
 
     In that case the learner is being restarted, perhaps on another host.  Until it is back, actors continue with the
-    weights they have.
+    weights they have.  A learner that answers a short call meanwhile sends weights over a slow link: the next fetch may
+    take twice as long.
     """
     try:
         weights.fetch()
     except Unreachable:
-        weights.reconnect(learner.client(CALL_SECONDS))
+        if _answers(learner):
+            weights.call_seconds = min(2 * weights.call_seconds, _LONGEST_CALL_SECONDS)
+        else:
+            weights.call_seconds = CALL_SECONDS
+        weights.reconnect(learner.client(weights.call_seconds))
+        return False
+    return True
+
+
+def _answers(learner: NodeHandle) -> bool:
+    try:
+        learner.client(CALL_SECONDS).final_version()
+    except Unreachable:
         return False
     return True
 
