@@ -186,12 +186,13 @@ def test_a_training_run_goes_through_generated_requests(start, tmp_path):
         "--actors",
         "1",
         "--envs-per-actor",
-        "64",
+        "32",
         "--max-steps",
         "1000000",
     ]
     run = start("train", "ppo", "--policy-server", f"127.0.0.1:{port}", *options, "--run-dir", tmp_path / "run")
     run.wait_until(lambda: run.process.poll() is not None or "policy server at" in run.text())
+    assert run.process.poll() is None, run.text()
     token = (run.run_dir / "policy_server_token").read_text().strip()
     over, played = threading.Event(), collections.Counter()
 
