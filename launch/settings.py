@@ -8,7 +8,6 @@ This module does not import TensorFlow until all settings have valid names, type
 
 import dataclasses
 import enum
-import functools
 import json
 import os
 import pathlib
@@ -137,7 +136,10 @@ def setting_fields(agent: str) -> dict[str, Field]:
 
 def read_recipes(names: Sequence[str]) -> dict[str, Any]:
     """Reads recipes, of which later ones override earlier ones; see `read_recipe`."""
-    return functools.reduce(_overridden, map(read_recipe, names), {})
+    values: dict[str, Any] = {}
+    for name in names:
+        values = _overridden(values, read_recipe(name))
+    return values
 
 
 def read_recipe(name: str) -> dict[str, Any]:
@@ -167,7 +169,9 @@ def _read_based(path: pathlib.Path, above: tuple[str, ...]) -> dict[str, Any]:
         paths = [_recipe_path(base, path.parent) for base in bases]
     except CallboardError as error:
         raise CallboardError(f"{path}: base: {error}") from error
-    values = functools.reduce(_overridden, [_read_based(base, (*above, real)) for base in paths], {})
+    values: dict[str, Any] = {}
+    for base in paths:
+        values = _overridden(values, _read_based(base, (*above, real)))
     return _overridden(values, recipe)
 
 
