@@ -188,6 +188,84 @@ class _Greedy:
         )
 
 
+class _Lost:
+    """Whether the final evaluation, or two in a row, have lost more than half of what the best one had gained."""
+
+    def __init__(self, names: Callable[[str], str]):
+        self._names = names
+        self._first = math.inf
+        self._below = 0
+
+    def __call__(self, row: Row) -> str:
+        names = self._names
+        found = row.get(names("evaluator/return"), math.nan)
+        # The first policy is that of the first evaluation or, if that comes late, of the first training episodes.
+        if math.isinf(self._first):
+            self._first = row.get(names("actor/episode_return"), found if math.isfinite(found) else math.inf)
+        if not math.isfinite(found):
+            return ""
+        self._first = min(self._first, found)
+        best = row.get(names("evaluator/best_return"), found)
+        lost = best - found
+        far = lost > max(_SMALL_GAIN, 0.5 * (best - self._first), row.get(names("evaluator/return_std"), 0.0))
+        self._below = self._below + 1 if far else 0
+        if self._below < (1 if "evaluator/final" in row else _EVALUATIONS):
+            return ""
+        return (
+            f"{names('evaluator/return')} is {found:.3g}, and was {best:.3g} at best: the policy has lost what it had "
+            f"learned; the best one is kept, see callboard evaluate RUN --checkpoint best"
+        )
+
+
+class _NoReward:
+    """Whether every training episode and every evaluation so far has returned 0."""
+
+    def __init__(self, names: Callable[[str], str]):
+        self._names = names
+        self._rows = 0
+
+    def __call__(self, row: Row) -> str:
+        found = row.get(self._names("actor/episode_return"))
+        if found is None or self._rows < 0:
+            return ""
+        if found or row.get(self._names("evaluator/return")):
+            self._rows = -1
+            return ""
+        self._rows += 1
+        if self._rows < _ROWS:
+            return ""
+        remedy = "try rewards on the way to the goal, or train for longer"
+        return f"every episode has returned 0, so no reward has been found and there is nothing to learn from: {remedy}"
+
+
+class _NeverEnds:
+    """Whether evaluations last as long as the longest episodes, which are those of a time limit, and cost the same."""
+
+    def __init__(self, names: Callable[[str], str]):
+        self._names = names
+        self._longest = 0.0
+        self._last: tuple[float, float] | None = None
+        self._alike = 0
+
+    def __call__(self, row: Row) -> str:
+        names = self._names
+        self._longest = max(self._longest, row.get(names("actor/episode_length"), 0.0))
+        found, length = row.get(names("evaluator/return")), row.get(names("evaluator/episode_length"))
+        if found is None or length is None:
+            return ""
+        costs = found < 0.0 and found >= row.get(names("evaluator/best_return"), found)
+        alike = costs and row.get(names("evaluator/return_std")) == 0.0 and length >= self._longest > 1.0
+        self._alike = self._alike + 1 if alike and self._last in (None, (found, length)) else int(alike)
+        self._last = found, length
+        if self._alike < _EVALUATIONS:
+            return ""
+        return (
+            f"every episode of the last {_EVALUATIONS} evaluations ended after {length:g} steps, as at a time limit, with "
+            f"a return of {found:.5g}: the policy never reaches an end; try a larger agent.entropy_cost, rewards on the "
+            f"way to the goal, or train for longer"
+        )
+
+
 def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
     agent: Any = policy_run.experiment.agent
     checks: list[Callable[[Row], str]] = []
@@ -215,7 +293,7 @@ def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
     trained = next((field for field in ("optimizer", "critic_optimizer") if hasattr(agent, field)), None)
     # Returns also fall where tasks become harder, or other policies better.
     if trained is not None and not policy_run.policy and not policy_run.experiment.curriculum:
-        checks.append(_Fallen(names, trained))
+        checks += [_Fallen(names, trained), _Lost(names), _NoReward(names), _NeverEnds(names)]
     if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks

@@ -29,6 +29,18 @@ def lines_of(warnings: LearningWarnings, values, rows: int = 40) -> list[str]:
     return lines
 
 
+LIMITED = {
+    "actor/episode_return": -204.0,
+    "actor/episode_length": 200.0,
+    "evaluator/return": -200.0,
+    "evaluator/episode_length": 200.0,
+}
+
+
+def scores(value, best: float):
+    return {"evaluator/return": value, "evaluator/best_return": best, "evaluator/return_std": 10.0}
+
+
 PROVOKED = {
     "gradient": (
         "apex",
@@ -72,6 +84,24 @@ PROVOKED = {
         {"actor/episode_return": lambda number: 0.01 * number, "evaluator/return": lambda number: 0.008 * number},
         r"evaluations take the most likely actions .*: try evaluation_mode sampled, or train for longer",
     ),
+    "no reward": (
+        "ppo",
+        {"actor/episode_return": 0.0, "evaluator/return": 0.0},
+        {"actor/episode_return": lambda number: 0.01 if number == 3 else 0.0},
+        r"every episode has returned 0, so no reward has been found .*: try rewards on the way",
+    ),
+    "time limit": (
+        "ppo",
+        {**LIMITED, "evaluator/return_std": 0.0},
+        {**LIMITED, "evaluator/return_std": 0.0, "evaluator/return": -13.0, "evaluator/episode_length": 13.0},
+        r"last 2 evaluations ended after 200 steps, as at a time limit, with a return of -200: .* agent.entropy_cost",
+    ),
+    "lost": (
+        "ppo",
+        {"actor/episode_return": 20.0, **scores(lambda number: 500.0 if number < 20 else 200.0, 500.0)},
+        {"actor/episode_return": 20.0, **scores(lambda number: 500.0 if number % 2 else 200.0, 500.0)},
+        r"evaluator/return is 200, and was 500 at best: .*; the best one is kept, see callboard evaluate RUN --check",
+    ),
 }
 
 
@@ -112,3 +142,43 @@ def test_a_return_that_falls_as_tasks_become_harder_is_no_warning(tmp_path):
     experiment = Experiment("apex", env="own_callbacks:Walk", max_steps=100_000, curriculum=stages)
     run = Run.of(experiment, check_experiment(experiment), RunDirectory(tmp_path))
     assert not lines_of(LearningWarnings(run), PROVOKED["return"][1])
+
+
+@pytest.mark.parametrize(
+    "first, best, final, std, said",
+    [
+        (0.0, 1.0, 0.0, 0.0, True),
+        (-768.0, 6.8, -34.6, 80.0, False),
+        (-768.0, 6.8, -500.0, 80.0, True),
+        (20.0, 500.0, 333.0, 150.0, False),
+        (0.0, 500.0, 200.0, 310.0, False),
+        (-200.0, -200.0, -200.0, 0.0, False),
+    ],
+)
+def test_one_final_evaluation_is_enough_if_half_of_the_gain_and_more_than_its_spread_is_lost(
+    tmp_path, first, best, final, std, said
+):
+    warnings = warnings_of(tmp_path, "ppo")
+    row = {"learner_steps": 1, "actor/episode_return": first, "evaluator/return": best, "evaluator/best_return": best}
+    assert not warnings.new(row)
+    row = {**row, "learner_steps": 9, "evaluator/return": final, "evaluator/return_std": std}
+    assert not warnings.new(row)
+    warnings = warnings_of(tmp_path, "ppo")
+    warnings.new({"learner_steps": 1, "actor/episode_return": first, "evaluator/return": best})
+    found = warnings.new({**row, "evaluator/final": 1.0})
+    assert bool(found) == said
+    assert not said or "at best" in found[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"evaluator/return_std": 3.0},
+        {"evaluator/return": 200.0},
+        {"evaluator/best_return": -150.0},
+        {"actor/episode_length": 1000.0},
+    ],
+)
+def test_a_policy_that_reaches_an_end_or_is_paid_until_the_limit_is_no_warning(tmp_path, change):
+    lines = lines_of(warnings_of(tmp_path, "ppo"), {**LIMITED, "evaluator/return_std": 0.0, **change})
+    assert not any("as at a time limit" in line for line in lines)
