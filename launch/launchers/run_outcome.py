@@ -103,6 +103,11 @@ class Outcome:
             self.failed_node, self.error = other.failed_node, other.error
 
     @property
+    def ended_below_best(self) -> bool:
+        """Whether the best evaluation of the run was better than the last, or there is no other."""
+        return self.best_score is not None and (self.score is None or self.best_score > self.score)
+
+    @property
     def ended(self) -> bool:
         return bool(self.reason)
 

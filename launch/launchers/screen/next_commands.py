@@ -32,17 +32,18 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
     further = _settings_to_train_further(run.experiment, outcome.reason)
     # Without an evaluation there are no best weights, which are taken by default.
     newest = outcome.best_score is None
+    checkpoint = "latest" if newest else "best" if outcome.ended_below_best else ""
     has_policy = not newest or bool(run.directory.url) or _has_checkpoint(run.directory)
     if _OF_SCRIPT in json.dumps(experiment_settings(run.experiment)):
         changes = "".join(f", {name}={value!r}" for name, value in {"run_dir": location, **further}.items())
         launcher = dict(zip(options, options[1:], strict=False)).get("--launcher")
         given = "" if launcher is None else f"{launcher!r}, "
         again = f"callboard.run(dataclasses.replace(experiment{changes}), {given}resume=True)"
-        policy = f"callboard.load_policy({location + '@latest' * newest!r})"
+        policy = f"callboard.load_policy({location + f'@{checkpoint}' * bool(checkpoint)!r})"
         return (policy, again) if has_policy else (again,)
     limits = [word for name, value in further.items() for word in (option_name(name), _option_value(value))]
     again = shlex.join(["callboard", "train", "--resume", "--run-dir", location, *options, *limits])
-    evaluate = shlex.join(["callboard", "evaluate", location, *(["--checkpoint", "latest"] if newest else [])])
+    evaluate = shlex.join(["callboard", "evaluate", location, *(["--checkpoint", checkpoint] if checkpoint else [])])
     return (evaluate, again) if has_policy else (again,)
 
 

@@ -116,8 +116,8 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
         )
     elif outcome.training_return is not None:
         parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")
-    if outcome.best_score is not None and (outcome.score is None or outcome.best_score > outcome.score):
-        parts.append(f"Best evaluation: {outcome.best_score:.1f}.")
+    if outcome.best_score is not None and outcome.ended_below_best:
+        parts.append(f"Best evaluation: {outcome.best_score:.1f}; its policy is kept as the checkpoint `best`.")
     parts.append(f"Run directory: {outcome.run_directory}")
     lines = [" ".join(parts)]
     if outcome.next_commands:
