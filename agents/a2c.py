@@ -174,7 +174,7 @@ class A2C(A2CSettings, Agent):
         scale_t = updated_return_scale(network, target_t, valid_t, observation_t)
         advantage_t = advantage_t / scale_t
         if self.normalize_advantages:
-            advantage_t = standardized(advantage_t, valid_t, sum_over_replicas)
+            advantage_t = standardized(advantage_t, valid_t, sum_over_replicas, target_t / scale_t)
         chosen = networks.actions.from_record(record.action, record.extras.gaussian)
         log_prob_t, entropy_t = networks.actions.evaluate(head, observation_t, chosen)
         mean = global_mean(self.unroll_length * self.batch_size, dtype)

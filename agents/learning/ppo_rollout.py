@@ -88,7 +88,7 @@ def make_rollout(
     scale_t = updated_return_scale(networks.network, estimates.targets, valid_t, inputs.observation)
     advantages = estimates.advantages / scale_t
     if normalize_advantages:
-        advantages = standardized(advantages, valid_t, sum_over_replicas)
+        advantages = standardized(advantages, valid_t, sum_over_replicas, estimates.targets / scale_t)
     rollout = Rollout(
         inputs=inputs,
         first=record.first[:-1],

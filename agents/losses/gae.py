@@ -9,6 +9,8 @@ from .recurrence import backward_sum
 from .shapes import check_ranks, check_same_shape
 
 _EPSILON = 1e-8
+_LEAST_SHARE = 0.1
+"""Least standard deviation by which advantages are divided, relative to that of the targets of the value."""
 
 
 class GAE(NamedTuple):
@@ -54,21 +56,41 @@ def gae(values: Any, r_t: Any, discount_t: Any, valid_t: Any, lambda_: float) ->
     return GAE(advantages=tf.stop_gradient(advantages), targets=tf.stop_gradient(v_t + advantages))
 
 
-def standardized(advantage_t: Any, valid_t: Any, sum_all: Callable[[tf.Tensor], tf.Tensor] = tf.reduce_sum) -> Any:
+def standardized(
+    advantage_t: Any,
+    valid_t: Any,
+    sum_all: Callable[[tf.Tensor], tf.Tensor] = tf.reduce_sum,
+    target_t: Any | None = None,
+) -> Any:
     """Standardizes advantages to zero mean and unit variance over the valid transitions.
+
+    Once every episode goes as the value predicts, advantages are nothing but its errors.  Divided by their own deviation
+    they look like a signal, and change a policy that has nothing left to learn.  With targets, advantages whose
+    deviation is below a tenth of theirs, so that the value explains more than 99 % of their variance, are divided by
+    that tenth.
 
     Args:
       advantage_t: `[T, B]`, one replica's share.
       valid_t: bool `[T, B]`.
       sum_all: adds up all elements over all replicas, such as `replicas.sum_over_replicas`.  Moments of a single
         replica would make the update depend on the number of replicas.
+      target_t: `[T, B]`, the value's targets on the scale of the advantages; None for a deviation that is only theirs.
 
     Returns:
       `[T, B]`, 0 where the transition is not valid.
     """
     advantage_t, valid_t = tf.convert_to_tensor(advantage_t), tf.convert_to_tensor(valid_t)
     check_same_shape(advantage_t=advantage_t, valid_t=valid_t)
-    zeros = tf.zeros_like(advantage_t)
     number = tf.maximum(sum_all(tf.cast(valid_t, advantage_t.dtype)), 1)
-    centered = tf.where(valid_t, advantage_t - sum_all(tf.where(valid_t, advantage_t, zeros)) / number, zeros)
-    return centered / (tf.sqrt(sum_all(tf.square(centered)) / number) + _EPSILON)
+
+    def moments(x_t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        zeros = tf.zeros_like(x_t)
+        centered = tf.where(valid_t, x_t - sum_all(tf.where(valid_t, x_t, zeros)) / number, zeros)
+        return centered, tf.sqrt(sum_all(tf.square(centered)) / number)
+
+    centered, deviation = moments(advantage_t)
+    if target_t is not None:
+        target_t = tf.cast(target_t, advantage_t.dtype)
+        check_same_shape(advantage_t=advantage_t, target_t=target_t)
+        deviation = tf.maximum(deviation, _LEAST_SHARE * moments(target_t)[1])
+    return centered / (deviation + _EPSILON)

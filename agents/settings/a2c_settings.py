@@ -27,7 +27,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
       value_cost: weight of the value loss.
       value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
         those of its head, and of its own torso and core if `network.shared` is false.
-      normalize_advantages: whether advantages are standardized over the batch; not in the paper.
+      normalize_advantages: whether advantages are standardized over the batch, as in PPO; not in the paper.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       std_from_observation: whether the standard deviation of a Gaussian policy depends on the observation, as in the

@@ -37,8 +37,8 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
       value_cost: weight of the value loss.
       value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
         those of its head, and of its own torso and core if `network.shared` is false.
-      normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
-        them in each minibatch.
+      normalize_advantages: whether advantages are standardized over the whole batch, and divided by at least a tenth of
+        the deviation of the value's targets.  Other implementations standardize them in each minibatch.
       normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
         [-10, 10].
       normalization_discount: γ of those returns; None for that of the agent.

@@ -111,6 +111,23 @@ def test_standardized_over_valid_transitions():
     np.testing.assert_array_equal(result[~is_valid], 0)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.05, 0.0])
+def test_errors_of_a_value_that_explains_its_targets_are_not_blown_up(share):
+    rng = np.random.default_rng(1)
+    is_valid = rng.random((8, 9)) < 0.7
+    targets = 4 + rng.normal(size=(8, 9))
+    advantages = share * targets[is_valid].std() * rng.normal(size=(8, 9))
+    spoiled = np.where(is_valid, targets, 1e6)
+    result = standardized(advantages, is_valid, target_t=spoiled).numpy()[is_valid]
+    chosen = advantages[is_valid]
+    least = max(chosen.std(), 0.1 * targets[is_valid].std())
+    np.testing.assert_allclose(result, (chosen - chosen.mean()) / least, rtol=1e-6)
+    assert (least > chosen.std()) == (share < 0.1)
+    # Neither the scale of rewards nor a constant in all targets changes it.
+    scaled = standardized(50 * advantages, is_valid, target_t=50 * spoiled - 300).numpy()[is_valid]
+    np.testing.assert_allclose(scaled, result, rtol=1e-6)
+
+
 def test_standardized_of_nothing_and_of_equals():
     np.testing.assert_array_equal(standardized(np.ones((2, 3)), np.zeros((2, 3), bool)), np.zeros((2, 3)))
     np.testing.assert_array_equal(standardized(np.full((2, 3), 0.5), np.ones((2, 3), bool)), np.zeros((2, 3)))
