@@ -64,10 +64,10 @@ def standardized(
 ) -> Any:
     """Standardizes advantages to zero mean and unit variance over the valid transitions.
 
-    Once every episode goes as the value predicts, advantages are nothing but its errors.  Divided by their own deviation
-    they look like a signal, and change a policy that has nothing left to learn.  With targets, advantages whose
-    deviation is below a tenth of theirs, so that the value explains more than 99 % of their variance, are divided by
-    that tenth.
+    Once every episode goes as the value predicts, advantages are nothing but its errors.  Divided by their own
+    deviation they look like a signal, and change a policy that has nothing left to learn.  If targets are given,
+    advantages are thus divided by at least a tenth of the targets' deviation.  Theirs is smaller only where the value
+    explains more than 99% of the variance of its targets.
 
     Args:
       advantage_t: `[T, B]`, one replica's share.

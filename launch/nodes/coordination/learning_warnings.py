@@ -260,9 +260,9 @@ class _NeverEnds:
         if self._alike < _EVALUATIONS:
             return ""
         return (
-            f"every episode of the last {_EVALUATIONS} evaluations ended after {length:g} steps, as at a time limit, with "
-            f"a return of {found:.5g}: the policy never reaches an end; try a larger agent.entropy_cost, rewards on the "
-            f"way to the goal, or train for longer"
+            f"every episode of the last {_EVALUATIONS} evaluations ended after {length:g} steps, as at a time limit, "
+            f"with a return of {found:.5g}: the policy never reaches an end; try a larger agent.entropy_cost, rewards "
+            f"on the way to the goal, or train for longer"
         )
 
 

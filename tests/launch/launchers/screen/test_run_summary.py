@@ -71,7 +71,8 @@ def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary,
     assert interrupted.best_score == 30.0
     assert describe_end(interrupted, 100).endswith(
         "Score: 20.0 ± 2.0 over 100 episodes. Best evaluation: 30.0; its policy is kept as the checkpoint `best`. "
-        "Run directory: my runs\nNext:\n  callboard evaluate 'my runs' --checkpoint best\n  callboard train --resume --run-dir 'my runs' --launcher threads"
+        "Run directory: my runs\nNext:\n  callboard evaluate 'my runs' --checkpoint best\n"
+        "  callboard train --resume --run-dir 'my runs' --launcher threads"
     )
 
 
