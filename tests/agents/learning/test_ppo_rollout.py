@@ -108,6 +108,21 @@ def test_advantages_are_standardized_over_valid_transitions_if_that_is_wanted(no
     np.testing.assert_allclose(rollout.target.numpy().reshape(6, 5)[valid], reward, rtol=1e-6)
 
 
+def test_errors_of_the_value_are_divided_by_a_tenth_of_its_targets_deviation():
+    agent = Ppo(unroll_length=6, batch_size=5, normalize_rewards=False)
+    rng = np.random.default_rng(0)
+    sample = random_sample(rng, agent, DISCRETE)
+    errors = rng.normal(scale=1e-3, size=(7, 5)).astype(np.float32)
+    networks = PpoNetworks(FixedNetwork(None), DISCRETE, False)
+    values = np.concatenate([sample.record.reward, np.zeros((7 - len(sample.record.reward), 5), np.float32)]) - errors
+    rollout = make_rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(values)], 0.0, 1.0, True)
+    valid = rollout.valid.numpy().reshape(6, 5)
+    found, error = rollout.advantage.numpy().reshape(6, 5)[valid], errors[:6][valid]
+    least = 0.1 * sample.record.reward[:6][valid].std()
+    np.testing.assert_allclose(found, (error - error.mean()) / least, atol=1e-4)
+    assert found.std() < 0.1
+
+
 def test_rewards_are_divided_by_the_deviation_of_returns_and_clipped_to_ten_of_them():
     agent = Ppo(unroll_length=6, batch_size=5)
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE, ends=0.0)
