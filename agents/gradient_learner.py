@@ -119,7 +119,7 @@ class GradientLearner(tf.Module):
 
 
 def _valid_of(sample: Sample, age: tf.Tensor) -> Any:
-    """Returns which of the transitions of `age` are valid; all where the records say nothing of episodes."""
+    """Returns which of the transitions of `age` are valid; all where the records have no episodes."""
     first, last, discount = sample.record.first, sample.record.last, sample.record.discount
     if isinstance(first, tuple):
         return tf.ones(tf.shape(age), tf.bool)

@@ -21,9 +21,9 @@ class OptimizerSettings:
         package.module:factory, which takes the learning rate and the options and returns a Keras optimizer.  The
         moving average of rmsprop starts at 1, as in TensorFlow 1.
       learning_rate: learning rate, or a schedule of it.
-      learning_rate_decay: whether a learning rate that is a number decays linearly to 0 over the run, by its environment
-        steps; by its learner steps or seconds where such a limit is nearer.  In a run that is resumed with more steps
-        it begins where it was, and rises within a tenth of what is left to the rate of the longer run.
+      learning_rate_decay: whether a learning rate that is a number decays linearly to 0 over the run, by its
+        environment steps; by its learner steps or seconds where such a limit is nearer.  In a run that is resumed with
+        more steps it begins where it was, and rises within a tenth of what is left to the rate of the longer run.
       epsilon: added to the denominator of the update by Adam and similar ones, and under its square root by RMSProp.
       rmsprop_decay: decay of RMSProp's moving average.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
