@@ -23,13 +23,18 @@ from typing import Any
 _LIBRARY = __name__.rpartition(".")[0]
 _LOADERS = (
     "multiprocessing.spawn",
-    f"{_LIBRARY}.named_objects",
-    f"{_LIBRARY}.environments.checks.trial_process",
-    f"{_LIBRARY}.launch.launchers.node_processes.forkserver_process",
-    f"{_LIBRARY}.launch.launchers.node_processes.node_process",
-    f"{_LIBRARY}.launch.launchers.ray.node_actors",
-    f"{_LIBRARY}.launch.launchers.ray.workers",
-    f"{_LIBRARY}.launch.nodes.reports.commands",
+    *(
+        f"{_LIBRARY}.{name}"
+        for name in (
+            "named_objects",
+            "environments.checks.trial_process",
+            "launch.launchers.node_processes.forkserver_process",
+            "launch.launchers.node_processes.node_process",
+            "launch.launchers.ray.node_actors",
+            "launch.launchers.ray.workers",
+            "launch.nodes.reports.commands",
+        )
+    ),
 )
 """Modules that import what a setting, or an object that was sent to a node, names."""
 

@@ -1,6 +1,7 @@
 """Which modules belong to the user's project, and who finds those in the working directory."""
 
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,7 +9,13 @@ import sys
 import pytest
 
 from callboard.named_objects import import_object
-from callboard.own_modules import WorkingDirectoryFinder, is_own, search_working_directory, searched_directories
+from callboard.own_modules import (
+    _LOADERS,
+    WorkingDirectoryFinder,
+    is_own,
+    search_working_directory,
+    searched_directories,
+)
 
 
 @pytest.fixture
@@ -29,6 +36,15 @@ def test_a_setting_finds_modules_of_the_project_and_they_find_each_other(project
     assert searched_directories() == [str(project)]
     assert import_object("environment", "own_project_module:make")() == 1
     assert is_own("own_project_module") and "own_project_sibling" in sys.modules
+
+
+def test_the_modules_that_find_them_exist_and_load_objects():
+    for name in _LOADERS:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.origin is not None, name
+        with open(spec.origin) as file:
+            text = file.read()
+        assert "loads(" in text or "pickle.load(" in text or "import_module(" in text, name
 
 
 def test_other_modules_do_not_find_them(project):
