@@ -1,6 +1,11 @@
 """The command `callboard`, also as `python -m callboard`: takes signals before anything large is imported."""
 
 import os
+import sys
+
+if __name__ == "__main__" and not sys.flags.isolated:
+    # `python -m` puts the working directory first, where any file could take the place of a library.
+    del sys.path[0]
 
 from .launch.stop_signals import Stopped, raise_at_signals
 

@@ -21,6 +21,7 @@ import tree
 from ..environments.batches.encoding import Leaf, encoding_of
 from ..environments.batches.spec_files import parse_spec
 from ..errors import one_line
+from ..interpreter import spawning_on_this_path
 from ..policy_client import Episode, PolicyClient, ServerError
 
 _EPISODE_STEPS = 100
@@ -52,7 +53,7 @@ def measure(url: str, token: str, clients: int, seconds: float) -> Load:
     processes = min(_MOST_PROCESSES, clients)
     shares = [clients // processes + (index < clients % processes) for index in range(processes)]
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(processes, context) as pool:
+    with spawning_on_this_path(), concurrent.futures.ProcessPoolExecutor(processes, context) as pool:
         waiting = [pool.submit(_clients, url, token, share, _WARM_UP_SECONDS, seconds) for share in shares]
         durations = np.concatenate([future.result() for future in waiting])
     return Load(clients, len(durations) / seconds, *np.percentile(durations, [50, 99]))

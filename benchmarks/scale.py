@@ -10,11 +10,11 @@ import functools
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
 from ..deadlines import wait_until
+from ..interpreter import callboard_command
 from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
@@ -52,7 +52,7 @@ class Actors(Side):
             }
             options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
             command = subprocess.Popen(
-                [sys.executable, "-m", "callboard.launch.cli.command", "train", "impala", *options],
+                callboard_command("train", "impala", *options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

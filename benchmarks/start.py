@@ -9,11 +9,11 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 from ..deadlines import wait_until
+from ..interpreter import callboard_command, python_command
 from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
@@ -32,7 +32,7 @@ class Command(Side):
             arguments = ["train", "--recipe", "impala-cartpole", "--run-dir", str(run)]
             begun = time.perf_counter()
             command = subprocess.Popen(
-                [sys.executable, "-m", "callboard.launch.cli.command", *arguments],
+                callboard_command(*arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -58,7 +58,7 @@ class ImportTensorFlow(Side):
     def measure(self) -> float:
         begun = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-c", "import tensorflow"],
+            python_command("import tensorflow"),
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,6 @@
 """Our side of the same tasks: `callboard train`, counted like the peers."""
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
 from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from ...environments.multi_agent.pettingzoo_names import make_pettingzoo
+from ...interpreter import callboard_command
 from ...launch.settings import read_recipe
 from ...named_objects import nameable
 from ...networks.network import Network
@@ -209,7 +209,7 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
         **settings,
     }
     options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    return [sys.executable, "-m", "callboard.launch.cli.command", "train", f"{__name__}:{agent.__name__}", *options]
+    return callboard_command("train", f"{__name__}:{agent.__name__}", *options)
 
 
 def _impala(task: str, goal: str) -> tuple[type[Impala], dict[str, Any]]:

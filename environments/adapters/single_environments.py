@@ -13,6 +13,7 @@ from gymnasium.vector.utils import create_shared_memory
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
+from ...interpreter import spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import CheckedSteps, check_has
@@ -135,7 +136,8 @@ class ProcessBatch(GymnasiumVectorBatch):
             makers = [_Maker(create, index, wrappers, shown if index == 0 else None) for index in range(len(seeds))]
             self._processes: Any = None
             # A fork would copy the locks of TensorFlow's and gRPC's threads.
-            self._processes = AsyncVectorEnv(makers, _fits_shared_memory(shown), copy=False, context="spawn")
+            with spawning_on_this_path():
+                self._processes = AsyncVectorEnv(makers, _fits_shared_memory(shown), copy=False, context="spawn")
         super().__init__(self._processes, seeds)
 
     @property

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...install_commands import install_command
+from ...interpreter import python_command
 from ..processes.listen_filter import refusal
 from ..processes.package_versions import PINS, version_of
 from ..processes.ports import reserve_any
@@ -90,7 +91,7 @@ def _other(name: str, code: str) -> Finding:
 
 def _error_of(code: str, environment: Mapping[str, str] | None = None) -> str:
     """Returns the last line of the error of a Python program; empty if it succeeds."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(python_command(code), capture_output=True, text=True, env=environment, check=False)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no output"])[-1]
 
 
@@ -128,7 +129,7 @@ def _gpus() -> list[Finding]:
     if not shutil.which("nvidia-smi"):
         return [Finding("GPUs", True, "none (learners run on the CPU)")]
     code = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(python_command(code), capture_output=True, text=True, check=False)
     count = done.stdout.strip() or "0"
     advice = "" if count != "0" else "install the extra `cuda` and put its libraries on LD_LIBRARY_PATH, see the README"
     return [Finding("GPUs", count != "0", f"{count} seen by TensorFlow", advice)]

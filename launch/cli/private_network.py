@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ...interpreter import callboard_command
+
 OPTION = "--private-network"
 
 _CLONE_NEWUSER = 0x10000000
@@ -31,12 +33,8 @@ def run_in_private_network(arguments: Sequence[str]) -> NoReturn:
       arguments: arguments of the command, including `OPTION`.
     """
     again = [argument for argument in arguments if argument != OPTION]
-    # Not with -m, which would search the working directory first and could run a `json.py` found there.
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import enter_or_exit; enter_or_exit(); "
-        f"from {__package__}.command import run_command; run_command()"
-    )
-    os.execv(sys.executable, [sys.executable, "-c", code, *again])
+    command = callboard_command(*again, before=f"from {__name__} import enter_or_exit; enter_or_exit()")
+    os.execv(command[0], command)
 
 
 def enter_private_network() -> None:

@@ -13,7 +13,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 from ...atomic_files import write_file
 from ...errors import CallboardError
 from ...guarded_files import read_json
+from ...interpreter import callboard_command
 from ..experiments.policy_settings import AgentSettings, policy_setting
 from ..experiments.yaml_files import format_yaml, read_yaml
 from ..run_directory.new_or_resumed import check_can_be_made
@@ -216,10 +216,9 @@ def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:
     The process is in a session of its own, so that a terminal's Ctrl-C arrives once, through this process.  It is
     stopped by SIGTERM if this process dies.
     """
-    code = (
-        f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
-        f"os.getppid() == {os.getpid()} or sys.exit(143); sys.path[:] = {sys.path!r}; "
-        f"from {__name__.partition('.')[0]}.launch.cli.command import run_command; run_command()"
+    before = (
+        f"import ctypes, os; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+        f"os.getppid() == {os.getpid()} or sys.exit(143)"
     )
     received: list[int] = []
     process: subprocess.Popen[bytes] | None = None
@@ -230,7 +229,7 @@ def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:
             process.send_signal(number)
 
     with stop_signals(stop):
-        process = subprocess.Popen([sys.executable, "-c", code, *arguments], start_new_session=True)
+        process = subprocess.Popen(callboard_command(*arguments, before=before), start_new_session=True)
         if received:
             process.send_signal(received[0])
         exit_code = process.wait()

@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,6 +24,7 @@ from ...environments.checks.trial import Phase, Trial
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
 from ...environments.checks.user_traceback import waiting_place
 from ...errors import CallboardError, one_line
+from ...interpreter import python_command
 from ...named_objects import import_object
 from ...own_modules import searched_directories
 from ..experiment import Experiment
@@ -86,12 +86,11 @@ class EnvironmentCheck:
         self._result: tuple[Any] | None = None
         self._output = tempfile.TemporaryFile()
         self._socket, end = socket.socketpair()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; "
-        code += f"main({end.fileno()}, {searched_directories()!r}, {is_by_command()})"
+        code = f"from {module} import main; main({end.fileno()}, {searched_directories()!r}, {is_by_command()})"
         try:
             # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                python_command(code),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,

@@ -9,11 +9,11 @@ The user's own SSH configuration decides on user, port and keys.
 import contextlib
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ....errors import CallboardError
+from ....interpreter import python_command
 from .cluster_file import LOOPBACK, Cluster
 
 _CONNECT_SECONDS = 10
@@ -35,7 +35,7 @@ _OPTIONS = {
     "ServerAliveInterval": _ALIVE_SECONDS,
 }
 # Sends SIGTERM to ssh where the launcher is killed.
-_START = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp('ssh', sys.argv[1:])"
+_START = "import ctypes, os; ctypes.CDLL(None).prctl(1, 15); os.execvp('ssh', sys.argv[1:])"
 _REFUSALS = (
     "Permission denied",
     "Host key verification failed",
@@ -104,7 +104,7 @@ def _others(cluster: Cluster, host: str) -> list[tuple[str, str]]:
 def _keep(name: str, address: str, ports: Sequence[int], over: threading.Event, notify: Callable[[str], None]) -> None:
     """Keeps the connection to a host until the end; ends with it."""
     forwards = [f"-L{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports]
-    command = [sys.executable, "-c", _START, *_command(address, ["-N", "-T", *forwards])]
+    command = python_command(_START, *_command(address, ["-N", "-T", *forwards]))
     is_down = False
     while not over.is_set():
         with subprocess.Popen(

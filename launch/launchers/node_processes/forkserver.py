@@ -21,6 +21,7 @@ import psutil
 
 from ....deadlines import Deadline
 from ....errors import CallboardError
+from ....interpreter import python_command
 from ....own_modules import searched_directories
 from ...stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING
@@ -218,13 +219,12 @@ class ForkServer:
             self._control.close()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"{__package__}.forkserver_process"
-        code = f"import sys; sys.path[:] = {sys.path!r}; "
-        code += f"from {module} import main; main({other.fileno()}, {self._preload!r})"
+        code = f"from {module} import main; main({other.fileno()}, {self._preload!r})"
         # Stop signals are blocked until the forkserver ignores them, which it does as early as possible.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                python_command(code),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 start_new_session=True,

@@ -1,0 +1,107 @@
+"""Other interpreters are started in one way, in which files of the working directory take no library's place."""
+
+import ast
+import multiprocessing
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from callboard.interpreter import callboard_command, python_command, spawning_on_this_path
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHOWN = {"interpreter.py", "install_commands.py"}
+"""Modules that may name `sys.executable`: the one that starts it, and one that only shows it."""
+STARTERS = {"system", "popen", "fork_exec", "spawnv_passfds", "create_subprocess_exec", "create_subprocess_shell"}
+PLAIN = {
+    "launch/processes/temporary_files.py": "/bin/sh",
+    "launch/launchers/hosts/ssh_tunnels.py": "ssh, and python_command",
+    "benchmarks/results.py": "git",
+    "benchmarks/peers/program.py": "interpreters of other libraries, in a directory of its own",
+    "benchmarks/peers/defaults.py": "interpreters of other libraries",
+}
+"""Modules that start programs without `python_command`, and which."""
+SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_server.py"}
+"""Modules in which `multiprocessing` starts interpreters: within `spawning_on_this_path`."""
+
+
+def modules():
+    folders = ("networks", "environments", "replay", "agents", "launch", "benchmarks", "examples")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return sorted([*ROOT.glob("*.py"), *found])
+
+
+def calls(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def test_every_interpreter_is_started_by_one_module():
+    wrong = []
+    for path in modules():
+        name, tree, text = str(path.relative_to(ROOT)), ast.parse(path.read_text()), path.read_text()
+        if name in SHOWN:
+            continue
+        if "sys.executable" in text or "from sys import" in text:
+            wrong.append(f"{name} names sys.executable")
+        starts = [
+            ast.unparse(call.func)
+            for call in calls(tree)
+            if ast.unparse(call.func).startswith(("subprocess.", "os.exec", "os.spawn", "os.posix_spawn"))
+            or ast.unparse(call.func).rpartition(".")[2] in STARTERS
+        ]
+        if starts and name not in PLAIN and not ("python_command(" in text or "callboard_command(" in text):
+            wrong.append(f"{name} calls {starts}")
+        spawns = re.search(r"""(get_context|set_start_method|context)\W{1,2}(spawn|forkserver)\b""", text)
+        if spawns and (name not in SPAWNING or "with spawning_on_this_path()" not in text):
+            wrong.append(f"{name} spawns")
+    assert not wrong
+    assert all((ROOT / name).exists() for name in [*PLAIN, *SPAWNING, *SHOWN])
+
+
+@pytest.fixture
+def hostile(tmp_path, monkeypatch):
+    """A working directory with modules that bear the names of libraries."""
+    own = {"json", "ctypes", "tempfile", "multiprocessing", "signal", "struct", "pickle", "numpy", "callboard", "yaml"}
+    for name in own:
+        (tmp_path / f"{name}.py").write_text(f"open('executed', 'a').write('{name} ')\n")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
+
+
+def test_libraries_are_not_taken_from_the_working_directory(hostile):
+    code = "import ctypes, json, numpy, tempfile; print(sys.argv[1], ctypes.__name__)"
+    done = subprocess.run(python_command(code, "given"), capture_output=True, text=True)
+    assert done.stdout == "given ctypes\n", done.stderr
+    done = subprocess.run(callboard_command("--version", before="import json"), capture_output=True, text=True)
+    assert done.stdout.startswith("callboard "), done.stderr
+
+
+def test_processes_that_are_spawned_take_none_either(hostile):
+    code = (
+        "import multiprocessing, os; from callboard.interpreter import spawning_on_this_path\n"
+        "context = multiprocessing.get_context('spawn')\n"
+        "with spawning_on_this_path():\n"
+        "    process = context.Process(target=os.getpid); process.start(); process.join(); print(process.exitcode)\n"
+    )
+    done = subprocess.run(python_command(code), capture_output=True, text=True)
+    assert done.stdout == "0\n", done.stderr
+
+
+def test_spawning_is_as_before_afterwards():
+    before = multiprocessing.util.spawnv_passfds
+    with spawning_on_this_path():
+        assert multiprocessing.util.spawnv_passfds is not before
+    assert multiprocessing.util.spawnv_passfds is before
+
+
+def test_the_command_as_a_module_takes_none_that_it_imports_itself(hostile):
+    # What Python imports before it reaches the command is searched in the working directory, as `python -m` does.
+    (hostile / "callboard.py").unlink()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "callboard", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.startswith("callboard "), done.stderr
