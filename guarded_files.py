@@ -1,8 +1,8 @@
 """Opens and reads files of directories that others may have prepared: regular files of limited size, no links.
 
 A file is opened without following a symbolic link and without waiting, as a named pipe would make it, and only if it is
-a regular file.  JSON is read as its standard defines it, without `NaN` and `Infinity` and without numbers that no
-double can hold.
+a regular file.  Its size is looked at before anything is read, and no line of it may be longer than a bound.  JSON is
+read as its standard defines it, without `NaN` and `Infinity` and without numbers that no double can hold.
 
 This module is at the lowest level because manifests, checkpoints of replay and files of runs are read through it.
 """
@@ -13,9 +13,14 @@ import math
 import os
 import pathlib
 import stat
-from typing import Any, NoReturn
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn
+
+import numpy as np
 
 _MOST_BYTES = 2**26
+_MOST_LINE_BYTES = 2**20
 _LARGEST = 2.0**64
 """Bound on whole numbers in JSON: all bounds of integer dtypes are below."""
 
@@ -51,11 +56,60 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) ->
     Raises:
       OSError: as `open_regular`, or the file is larger than `most_bytes`.
     """
-    with open(open_regular(path), "rb") as file:
+    with _opened(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise _refused(path, f"has more than {most_bytes:,} bytes", errno.EFBIG)
+    if len(content) > most_bytes:  # It has grown since.
+        raise _too_large(path, most_bytes)
     return content
+
+
+def regular_lines(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Iterator[bytes]:
+    """Yields the complete lines of a regular file, without their ends; not the end of a line that is being written.
+
+    Raises:
+      OSError: as `read_regular`, or a line is longer than 1 MiB.
+    """
+    with _opened(path, most_bytes) as file:
+        while (line := file.readline(min(_MOST_LINE_BYTES, most_bytes) + 1)).endswith(b"\n"):
+            most_bytes -= len(line)
+            yield line[:-1]
+    if len(line) > most_bytes:
+        raise _too_large(path, most_bytes)
+    if len(line) > _MOST_LINE_BYTES:
+        raise _refused(path, f"has a line of more than {_MOST_LINE_BYTES:,} bytes", errno.EFBIG)
+
+
+def read_json_lines(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Iterator[Any]:
+    """Yields the JSON value of each complete line of a regular file.
+
+    Raises:
+      OSError: as `regular_lines`.
+      ValueError: as `parse_json`; the message begins with the number of the line.
+    """
+    for number, line in enumerate(regular_lines(path, most_bytes), 1):
+        try:
+            yield parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Returns the arrays in a regular `.npz` file, by name: plain ones, which are not compressed.
+
+    Raises:
+      OSError: as `open_regular`.
+      ValueError: an array has pickled objects, is compressed, or shares its bytes with another one.
+      EOFError, KeyError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error: the file is damaged.
+    """
+    with open(open_regular(path), "rb") as opened, zipfile.ZipFile(opened) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("compressed arrays may need more memory than there is")
+        if sum(entry.file_size for entry in entries) > os.fstat(opened.fileno()).st_size:
+            raise ValueError("its arrays have more bytes than the file")
+        opened.seek(0)
+        with np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Any:
@@ -81,6 +135,14 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def _opened(path: str | os.PathLike[str], most_bytes: int) -> IO[bytes]:
+    file = open(open_regular(path), "rb")
+    if os.fstat(file.fileno()).st_size > most_bytes:
+        file.close()
+        raise _too_large(path, most_bytes)
+    return file
+
+
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number in JSON")
 
@@ -96,6 +158,10 @@ def _int(text: str) -> int:
     if abs(float(text)) > _LARGEST:
         raise ValueError("a number is too large")
     return int(text)
+
+
+def _too_large(path: str | os.PathLike[str], most_bytes: int) -> OSError:
+    return _refused(path, f"has more than {most_bytes:,} bytes", errno.EFBIG)
 
 
 def _refused(path: str | os.PathLike[str], why: str, number: int = errno.EINVAL) -> OSError:

@@ -6,6 +6,7 @@
 The types are those of Gymnasium: `Box`, `Discrete`, `MultiDiscrete`, `MultiBinary`, `Dict` and `Tuple`.
 """
 
+import errno
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ...errors import CallboardError, one_line, unknown
+from ...guarded_files import read_regular
 
 _MOST_BYTES = 2**24
 
@@ -27,10 +29,11 @@ def read_spaces(path: str | os.PathLike[str]) -> tuple[spaces.Space, spaces.Spac
       CallboardError: there is no such file, or it does not describe two spaces.
     """
     try:
-        if os.path.getsize(path) > _MOST_BYTES:
-            raise CallboardError(f"spaces file {path} has more than {_MOST_BYTES // 2**20} MiB: give bounds as numbers")
-        text = pathlib.Path(path).read_text(encoding="utf-8")
+        text = read_regular(os.path.realpath(path), _MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.EFBIG:
+            text = f"spaces file {path} has more than {_MOST_BYTES // 2**20} MiB: give bounds as numbers"
+            raise CallboardError(text) from error
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CallboardError(f"spaces file {path} cannot be read: {reason}") from error
     try:

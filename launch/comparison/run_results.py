@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CallboardError
-from ...guarded_files import parse_json, read_regular
+from ...guarded_files import read_json_lines
 from ..experiments.yaml_files import read_yaml
 from ..run_directory.found_runs import files_of_run, find_runs
-from ..run_directory.layout import RunDirectory
+from ..run_directory.layout import MOST_METRICS_BYTES, RunDirectory
 
 RETURN = "evaluator/return"
-_MOST_BYTES = 2**30
-"""Of metrics.jsonl, which has about 100 MB after a year."""
 _EVALUATOR = "evaluator/"
+_COUNTS = ("environment_steps", "elapsed_seconds")
+_OF_ROWS = (*_COUNTS, "learner_steps", "evaluator/environment_steps", "evaluator/learner_step", "evaluator/return_std")
 _NOT_COMPARED = ("seed", "run_dir")
 """Settings in which runs of one group differ."""
 
@@ -113,7 +113,7 @@ def read_result(name: str, metric: str, include_running: bool) -> RunResult:
         if is_running and not include_running:
             raise _Unusable("it is still running")
         settings = _settings(directory)
-        return _result(name, settings, _rows(directory.metrics), metric)
+        return _result(name, settings, _rows(directory.metrics, metric), metric)
 
 
 def _settings(directory: RunDirectory) -> dict[str, Any]:
@@ -136,24 +136,21 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def _rows(path: pathlib.Path) -> list[dict[str, Any]]:
+def _rows(path: pathlib.Path, metric: str) -> list[dict[str, Any]]:
+    """Returns the rows of a run, each with the values that `_result` needs."""
+    rows: list[dict[str, Any]] = []
+    names = (metric, *_OF_ROWS)
     try:
-        lines = read_regular(path, _MOST_BYTES).split(b"\n")
+        for row in read_json_lines(path, MOST_METRICS_BYTES):
+            if not all(type(row[name]) in (int, float) for name in _COUNTS):
+                raise TypeError("a count is no number")
+            rows.append({name: row[name] for name in names if name in row})
     except FileNotFoundError as error:
         raise _Unusable("it has no metrics.jsonl") from error
     except OSError as error:
         raise _Unusable(f"its metrics.jsonl cannot be read: {error.strerror}") from error
-    rows = []
-    # What follows the last line end was not completely written.
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            row = parse_json(line)
-            counts = row["environment_steps"], row["elapsed_seconds"]
-            if not all(type(count) in (int, float) for count in counts):
-                raise TypeError("a count is no number")
-        except (ValueError, KeyError, TypeError) as error:
-            raise _Unusable(f"line {number} of its metrics.jsonl is damaged") from error
-        rows.append(row)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _Unusable(f"line {len(rows) + 1} of its metrics.jsonl is damaged") from error
     return rows
 
 

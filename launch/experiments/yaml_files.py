@@ -4,6 +4,7 @@ A file that is read cannot run code, name a Python object, or expand: aliases (`
 plain ones are rejected, and keys must be text.
 """
 
+import errno
 import itertools
 import os
 import pathlib
@@ -14,7 +15,7 @@ from typing import Any
 import yaml
 
 from ...errors import CallboardError
-from ...guarded_files import open_regular
+from ...guarded_files import read_regular
 
 _MOST_BYTES = 2**20
 _MOST_DEPTH = 50
@@ -56,12 +57,12 @@ def read_yaml(path: pathlib.Path, links: bool = True) -> Any:
     try:
         if path.is_dir():
             raise CallboardError(f"{path} is a directory: name a YAML file")
-        with open(open_regular(os.path.realpath(path) if links else path), "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_regular(os.path.realpath(path) if links else path, _MOST_BYTES)
     except (OSError, ValueError) as error:  # ValueError: the path contains a null character.
+        if getattr(error, "errno", None) == errno.EFBIG:
+            text = f"{path} has more than {_MOST_BYTES:,} bytes: that is not a file of settings"
+            raise CallboardError(text) from error
         raise CallboardError(f"{str(path)!r} cannot be read: {_reason(error)}") from error
-    if len(content) > _MOST_BYTES:
-        raise CallboardError(f"{path} has more than {_MOST_BYTES:,} bytes: that is not a file of settings")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

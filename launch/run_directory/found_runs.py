@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 from ...errors import CallboardError
-from .layout import RunDirectory
+from .layout import MOST_METRICS_BYTES, RunDirectory
 from .remote_storage import Storage, is_url
 from .run_lock import check_not_running
 from .run_reference import parse_run_reference
@@ -65,7 +65,7 @@ def files_of_run(name: str) -> Iterator[tuple[RunDirectory, bool]]:
     with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
         directory, storage = RunDirectory(pathlib.Path(scratch)), Storage(name)
         for file in (directory.experiment, directory.metrics):
-            storage.fetch(file.name, directory.path)
+            storage.fetch(file.name, directory.path, MOST_METRICS_BYTES)
         yield directory, storage.exists("lock")
 
 

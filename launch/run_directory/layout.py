@@ -19,6 +19,8 @@ CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 _SNAPSHOT_NAME = re.compile(r"(.+)-(\d+)\.npz")
 
 _MODE = 0o700
+MOST_METRICS_BYTES = 2**28
+"""Bound on `metrics.jsonl` for those who read it; after a year it has about 100 MB."""
 
 POLICIES = "policies"
 """Name of the directory that contains those of the policies of a run with several."""

@@ -14,7 +14,7 @@ from ...agents.learning.finite_checks import NotFiniteError, check_weights
 from ...agents.learning.weight_names import weight_names
 from ...atomic_files import file_draft
 from ...errors import CallboardError, unknown
-from ...guarded_files import open_regular
+from ...guarded_files import read_arrays
 
 _DAMAGE = (
     OSError,
@@ -68,12 +68,7 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
       CallboardError: the file is damaged.
     """
     try:
-        with open(open_regular(path), "rb") as opened, zipfile.ZipFile(opened) as archive:
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ValueError("compressed arrays may need more memory than there is")
-            opened.seek(0)
-            with np.load(opened, allow_pickle=False) as file:
-                content = {name: file[name] for name in file.files}
+        content = read_arrays(path)
         names = [str(name) for name in content.pop("names")]
         values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
     except FileNotFoundError:

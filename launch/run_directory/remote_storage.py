@@ -58,9 +58,9 @@ class Storage:
         self._files.invalidate_cache()
         return bool(self._files.exists(self._at(name)))
 
-    def fetch(self, name: str, directory: pathlib.Path) -> bool:
-        """Downloads a file into a local directory; returns False if it does not exist."""
-        if not self.exists(name):
+    def fetch(self, name: str, directory: pathlib.Path, most_bytes: int | None = None) -> bool:
+        """Downloads a file into a local directory; returns False if there is none, or it has more than `most_bytes`."""
+        if not self.exists(name) or (most_bytes is not None and self._files.size(self._at(name)) > most_bytes):
             return False
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         self._files.get_file(self._at(name), str(directory / name))

@@ -3,14 +3,14 @@
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from ...errors import CallboardError
-from ...guarded_files import open_regular, parse_json
+from ...guarded_files import read_json_lines
 from ..experiments.yaml_files import read_yaml
 from .found_runs import files_of_run
-from .layout import RunDirectory
+from .layout import MOST_METRICS_BYTES, RunDirectory
 
 State = Literal["running", "done", "stopped", "no results", "damaged"]
 _RETURN = "evaluator/return"
@@ -62,7 +62,7 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
     last: dict[str, Any] = {}
     scores: dict[str, float] = {}
     best = -float("inf")
-    for row in _rows(directory):
+    for row in read_json_lines(directory.metrics, MOST_METRICS_BYTES) if directory.metrics.exists() else ():
         last = row
         for name, value in row.items():
             if name.endswith(_RETURN) and isinstance(value, int | float):
@@ -95,16 +95,6 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
 
 def _reached(value: float, limit: Any) -> bool:
     return isinstance(limit, int | float) and value >= limit
-
-
-def _rows(directory: RunDirectory) -> Iterator[dict[str, Any]]:
-    if not directory.metrics.exists():
-        return
-    with open(open_regular(directory.metrics), "rb") as file:
-        for line in file:
-            # The last line may not be completely written.
-            if line.endswith(b"\n"):
-                yield parse_json(line)
 
 
 def _agent(settings: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from ray import tune as ray_tune
 from ...atomic_files import link_or_copy
 from ...environments import is_multi_agent
 from ...errors import CallboardError
+from ...guarded_files import read_json
 from ...own_modules import search_working_directory
 from ..experiment import Experiment
 from ..experiments.policy_settings import SHARED, learning_policies
@@ -55,7 +56,7 @@ def number_of(trial_id: str, config: Mapping[str, Any]) -> int:
 def origin_of(checkpoint: Any) -> tuple[int, int]:
     """Returns the trial that reported a checkpoint, and its environment steps at the time."""
     with checkpoint.as_directory() as path:
-        fields = json.loads((pathlib.Path(path) / _ORIGIN).read_text())
+        fields = read_json(pathlib.Path(path) / _ORIGIN)
     return fields["trial"], fields[STEPS]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ray import tune as ray_tune
 from rich.console import Console
 
+from ...guarded_files import read_regular
 from .records import Trial, TuneDirectory
 from .search_definition import Tuning
 from .search_space import describe
@@ -69,7 +70,7 @@ class TrialLogger(ray_tune.Callback):
         number = number_of(trial.trial_id, trial.config)
         known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
         # Tune's own copy of the text is not available yet: it is read from the storage, which is synchronized later.
-        error = pathlib.Path(trial.error_file).read_text()
+        error = read_regular(trial.error_file).decode(errors="replace")
         known.state, known.error = "failed", _last_line(error)
         log = self._directory.run(number).log("error")
         log.parent.mkdir(parents=True, exist_ok=True)

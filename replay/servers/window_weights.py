@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import CallboardError
+from ...guarded_files import read_arrays
 
 SetPriorities = Callable[[str, dict[int, float]], None]
 """Sets the priorities of a table's items by their keys, and ignores keys of items that are gone."""
@@ -95,8 +96,8 @@ class WindowWeights:
         Raises:
           CallboardError: the weights are of another exponent.
         """
-        with np.load(directory / _FILE, allow_pickle=False) as saved:
-            keys, weights, exponent = saved["keys"], saved["weights"], float(saved["exponent"])
+        saved = read_arrays(directory / _FILE)
+        keys, weights, exponent = saved["keys"], saved["weights"], float(saved["exponent"])
         if exponent != self._exponent:
             raise CallboardError(
                 f"the replay checkpoint was made with another agent.replay.priority_exponent, {exponent:g} instead of "
