@@ -49,6 +49,11 @@ By what the setting is for: a layer of Keras that loads a graph from a file woul
 before its type is found to be wrong.
 """
 
+_LOADING = ("JaxLayer", "KerasLayer", "ReloadedLayer", "TFSMLayer", "TorchModuleWrapper")
+"""Layers that load a graph, or code, from a file or an address that an option names."""
+_NAMING = ("class_name", "registered_name", "function_type")
+"""Keys by which Keras reads a class, a function or bytecode from a dictionary, in the versions that import modules."""
+
 
 def import_object(kind: str, path: str) -> Any:
     """Imports the object that a setting names as `package.module:name`, or `package.module:Class.name`.
@@ -164,6 +169,31 @@ def check_usable(kind: str, setting: str, found: Any) -> None:
     )
 
 
+def check_options(kind: str, setting: str, found: Any, options: Any) -> None:
+    """Rejects options of an installed class that name another class or function in a dictionary, as Keras takes them.
+
+    Args:
+      kind: as in `check_usable`.
+      setting: as in `check_usable`.
+      found: the object that receives the options.
+      options: plain values of a settings file.
+
+    Raises:
+      CallboardError: an option, at any depth, is such a dictionary.
+    """
+    if is_own(_owner(found)):
+        return
+    inner = options.values() if isinstance(options, Mapping) else options if isinstance(options, list | tuple) else ()
+    named = [key for key in _NAMING if isinstance(options, Mapping) and key in options]
+    if named:
+        raise CallboardError(
+            f"{kind} {setting!r} is refused: {named[0]!r} in its options names a class or function, which an installed "
+            "class would make; call it in a function of your own module, and name that"
+        )
+    for value in inner:
+        check_options(kind, setting, found, value)
+
+
 def nameable(found: Any) -> Any:
     """Marks a function or class of an installed package as one that settings may name; a decorator."""
     setattr(found, _MARK, True)
@@ -183,6 +213,8 @@ def _owner(found: Any) -> str:
 def _has_usable_base(kind: str, found: Any) -> bool:
     bases = _USABLE_BASES.get(kind, ())
     classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
+    if any(one.__name__ in _LOADING for one in classes):
+        return False
     return any((one.__module__.partition(".")[0], one.__name__) in bases for one in classes)
 
 

@@ -39,8 +39,15 @@ _LOADERS = (
 """Modules that import what a setting, or an object that was sent to a node, names."""
 
 
-_OWN_PARTS = (f"{_LIBRARY}.examples.", f"{_LIBRARY}.tests.")
-"""Beginnings of the modules of Callboard's repository that are not part of the library."""
+_REPOSITORY = os.path.dirname(os.path.realpath(__file__))
+_FOLDERS = ("agents", "benchmarks", "docs", "environments", "examples", "launch", "networks", "replay", "tests")
+_MODULES = (
+    "__init__ __main__ action_masks atomic_files callback_settings callbacks caller_words data deadlines errors "
+    "foreign_names guarded_files install_commands interpreter manifest named_objects nested_settings own_modules "
+    "policy_client recorded_folder replay_settings setting_arguments setting_descriptions setting_types setup specs "
+    "tracing_lock transitions"
+).split()
+"""What belongs to Callboard in its directory: in a clone, the user's modules may lie beside it."""
 
 
 class WorkingDirectoryFinder:
@@ -113,13 +120,13 @@ def is_installed(file: str) -> bool:
 def is_own(module: str) -> bool:
     """Returns whether an imported module belongs to the user's project.
 
-    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.  What
+    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.
+    Callboard's own files are not the user's in a clone either, under whatever name they are imported: its tests start
+    programs, and its functions remove directories.  What
     lies beside the metadata of its distribution is installed, wherever that is: `pip install --target` and the modules
     of clusters put libraries into directories of PYTHONPATH.
     """
     top = module.partition(".")[0]
-    if module.startswith(_OWN_PARTS):
-        return True
     if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
         return False
     found = sys.modules.get(module) or sys.modules.get(top)
@@ -127,7 +134,21 @@ def is_own(module: str) -> bool:
     if file is None:
         # A notebook or an interactive session, whose main module has no file.
         return module == "__main__"
+    if _is_of_repository(file):
+        return False
     return not (is_installed(file) or _lies_with_its_distribution(top)) or _depends_on_callboard(top)
+
+
+def _is_of_repository(file: str) -> bool:
+    """Returns whether a file is Callboard's; not if the working directory is a folder of it, as for its own tests."""
+    inside = os.path.relpath(os.path.realpath(file), _REPOSITORY)
+    folder, separator, _ = inside.partition(os.sep)
+    if not separator:
+        return os.path.splitext(folder)[0] in _MODULES
+    searched = [os.path.join(os.path.realpath(each), "") for each in searched_directories()]
+    own = os.path.join(_REPOSITORY, folder, "")
+    inner = any(each.startswith(own) and os.path.realpath(file).startswith(each) for each in searched)
+    return folder in _FOLDERS and not inner
 
 
 def _importer(frame: FrameType | None) -> FrameType | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import CallboardError
-from ..named_objects import import_object
+from ..named_objects import check_options, import_object
 from ..setting_types import PositiveFloat, UnitInterval
 from .schedules import ScheduledPositiveFloat
 from .settings.optimizer_options import check_optimizer
@@ -61,6 +61,7 @@ def check_own_optimizers(agent: Any) -> None:
         factory = import_object("optimizer", settings.name)
         if not callable(factory):
             raise CallboardError(f"optimizer {settings.name!r} is not a function but of type {type(factory).__name__}")
+        check_options("optimizer", settings.name, factory, settings.options)
         try:
             inspect.signature(factory).bind(0.0, **settings.options)
         except TypeError as error:

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..errors import CallboardError
-from ..named_objects import import_object
+from ..named_objects import check_options, import_object
 from .gradient_step import Objective
 from .learning.decaying_rate import DecayingRate, left_of_run
 from .learning.split_optimizer import ScaledRate, SplitOptimizer
@@ -155,7 +155,9 @@ def make_optimizer(
 
 
 def _made_by_user(settings: OptimizerSettings, rate: Any) -> tf.keras.optimizers.Optimizer:
-    made = import_object("optimizer", settings.name)(rate, **settings.options)
+    create = import_object("optimizer", settings.name)
+    check_options("optimizer", settings.name, create, settings.options)
+    made = create(rate, **settings.options)
     if not isinstance(made, tf.keras.optimizers.Optimizer):
         raise CallboardError(f"optimizer {settings.name!r} must return a Keras optimizer, not {type(made).__name__}")
     return made

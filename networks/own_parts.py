@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import CallboardError
-from ..named_objects import import_object
+from ..named_objects import check_options, import_object
 from ..tracing_lock import TRACING
 
 
@@ -35,6 +35,7 @@ def check_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments:
     factory = import_object(kind, path)
     if not callable(factory):
         raise CallboardError(f"{kind} {path!r} is not a function but of type {type(factory).__name__}")
+    check_options(kind, path, factory, options)
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:

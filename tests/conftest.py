@@ -7,9 +7,14 @@ import signal
 import pytest
 from two_devices import TwoDevices
 
+from callboard.own_modules import search_working_directory
+
 # Ray would give its processes what others leave of a busy machine.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
+
+# Functions that tests name in settings are the user's, here and in the processes of a run.
+search_working_directory(os.path.dirname(os.path.abspath(__file__)))
 
 # Runs that tests start have sessions of their own, and would survive a test process that `timeout` ends.
 signal.signal(signal.SIGTERM, signal.default_int_handler)

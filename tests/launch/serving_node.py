@@ -2,12 +2,15 @@
 
 import launchpad as lp
 
+from callboard.named_objects import nameable
+
 
 class Answers:
     def answer(self):
         return 42
 
 
+@nameable
 def add_nodes(program, run):
     with program.group("answers"):
         program.add_node(lp.CourierNode(Answers))

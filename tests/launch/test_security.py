@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -10,9 +11,12 @@ import numpy
 import pytest
 from slow_cases import slow_but
 
+import callboard
+from callboard import own_modules
 from callboard.errors import CallboardError
+from callboard.interpreter import python_command
 from callboard.launch.cli.command import main
-from callboard.named_objects import check_usable, import_object, nameable
+from callboard.named_objects import check_options, check_usable, import_object, nameable
 
 
 @pytest.fixture(autouse=True)
@@ -229,3 +233,89 @@ def test_looking_at_a_directory_imports_nothing_from_it(arguments, tmp_path):
     command = os.path.join(os.path.dirname(sys.executable), "callboard")
     subprocess.run([command, *arguments.split()], cwd=tmp_path, capture_output=True, timeout=120)
     assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "callboard.tests.launch.tunes_trials:run",
+        "callboard.examples.serve_policy:main",
+        "callboard.atomic_files:remove_directory",
+        "callboard.__main__:main",
+        "tests.ended:main",
+        "examples.serve_policy:main",
+        "atomic_files:remove_directory",
+        "install_commands:install_command",
+    ],
+)
+def test_files_of_this_repository_are_no_users_modules(name, tmp_path):
+    """In the clone itself, under any name."""
+    root = pathlib.Path(callboard.__file__).resolve().parent
+    module, _, function = name.partition(":")
+    file = (root / module.removeprefix("callboard.").replace(".", "/")).with_suffix(".py")
+    if not file.exists():
+        pytest.skip("there is no such module")
+    code = (
+        "from callboard.named_objects import check_usable, import_module\n"
+        "from callboard.own_modules import search_working_directory\n"
+        "search_working_directory()\n"
+        f"module = import_module('environment', {name!r}, {module!r})\n"
+        f"check_usable('environment', {name!r}, getattr(module, {function!r}, module.__spec__.loader.exec_module))\n"
+    )
+    done = subprocess.run(python_command(code), cwd=root, capture_output=True, text=True)
+    assert "' is refused: " in done.stderr, done.stderr
+
+
+def test_a_project_beside_the_library_is_the_users(tmp_path, monkeypatch):
+    """A clone is also where people write their own environment."""
+    monkeypatch.setattr(own_modules, "_REPOSITORY", str(tmp_path))
+    (tmp_path / "tests").mkdir()
+    for name in ("my_environment.py", "data.py", "tests/my_test.py"):
+        (tmp_path / name).write_text("")
+    assert not own_modules._is_of_repository(str(tmp_path / "my_environment.py"))
+    assert own_modules._is_of_repository(str(tmp_path / "data.py"))
+    assert own_modules._is_of_repository(str(tmp_path / "tests" / "my_test.py"))
+
+
+def test_the_names_of_the_librarys_modules_are_complete():
+    root = pathlib.Path(callboard.__file__).resolve().parent
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=root, capture_output=True, text=True).stdout.split()
+    if not tracked:
+        pytest.skip("this is no clone")
+    assert {name[:-3] for name in tracked if "/" not in name} == set(own_modules._MODULES)
+    assert {name.partition("/")[0] for name in tracked if "/" in name} == set(own_modules._FOLDERS)
+
+
+@pytest.mark.parametrize("key", ["class_name", "registered_name", "function_type"])
+def test_options_of_installed_classes_name_no_class(key):
+    layer = import_object("torso", "tensorflow.keras.layers:GaussianNoise")
+    regularizer = {"module": "keras.layers", key: "Lambda", "config": {"function": ["4wEAAAA="]}}
+    for options in ({"stddev": 1.0, "activity_regularizer": regularizer}, {"layers": [1, {"a": regularizer}]}):
+        with pytest.raises(CallboardError, match=f"is refused: '{key}' in its options names a class or function"):
+            check_options("torso", "keras.layers:GaussianNoise", layer, options)
+        check_options("torso", "mine:layer", RunsNothing, options)
+    check_options("torso", "keras.layers:GaussianNoise", layer, {"stddev": 1.0, "name": "class_name"})
+
+
+@pytest.mark.parametrize("part", ["torso", "head", "optimizer"])
+def test_a_dictionary_that_names_a_class_is_refused_for_every_part(part, tmp_path, capsys):
+    """By Callboard, whatever the installed Keras does with such a dictionary."""
+    options = "{activity_regularizer: {class_name: Lambda, module: keras.layers, config: {function: x}}}"
+    network = {
+        "torso": f"network: {{torso: 'tensorflow.keras.layers:Dense', torso_options: {options}}}",
+        "head": f"network: {{head: 'tensorflow.keras.layers:Dense', head_options: {options}}}",
+        "optimizer": f"optimizer: {{name: 'tensorflow.keras.optimizers:Adam', options: {options}}}",
+    }[part]
+    (tmp_path / "recipe.yaml").write_text(f"agent: {{name: ppo, {network}}}\nenv: CartPole-v1\n")
+    assert main(["graph", "--recipe", str(tmp_path / "recipe.yaml")]) == 2
+    error = capsys.readouterr().err
+    assert "'class_name' in its options names a class or function" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["ReloadedLayer", "TFSMLayer", "KerasLayer"])
+def test_layers_that_load_a_graph_are_no_part_of_a_network(name):
+    import tensorflow as tf
+
+    loading = type(name, (tf.keras.layers.Layer,), {"__module__": "keras.somewhere"})
+    with pytest.raises(CallboardError, match="is refused: it belongs to the package keras"):
+        check_usable("torso", f"keras.somewhere:{name}", loading)
