@@ -7,6 +7,8 @@ lies there would take the place of the library.  So the path of this process is 
 
 import contextlib
 import multiprocessing.util
+import os
+import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,41 +16,56 @@ from typing import Any
 _LIBRARY = __name__.rpartition(".")[0]
 
 
-def python_command(code: str, *arguments: str) -> list[str]:
+def python_command(code: str, *arguments: str, in_new_session: bool = False) -> list[str]:
     """Returns the command line of a process that runs `code` with the module search path of this one.
 
     Args:
       code: statements; what they import is searched where this process would search it.
       arguments: `sys.argv[1:]` of the process.
+      in_new_session: whether the process begins a session, in which it shall have the priority of this one.
     """
+    if in_new_session and os.nice(0):
+        code = f"from {__name__} import keep_niceness; keep_niceness(); {code}"
     return [sys.executable, "-c", _on_this_path(code), *arguments]
 
 
-def callboard_command(*arguments: str, before: str = "") -> list[str]:
+def callboard_command(*arguments: str, before: str = "", in_new_session: bool = False) -> list[str]:
     """Returns the command line of a process that runs the command `callboard`.
 
     Args:
       arguments: those of the command.
       before: statements that are run first.
+      in_new_session: as for `python_command`.
     """
     code = f"from {_LIBRARY}.launch.cli.command import run_command; run_command()"
-    return python_command(f"{before}; {code}" if before else code, *arguments)
+    return python_command(f"{before}; {code}" if before else code, *arguments, in_new_session=in_new_session)
+
+
+def keep_niceness() -> None:
+    """Gives the niceness of this process to its session as a whole.
+
+    Linux shares processors among sessions first, and niceness counts only within one (`man 7 sched`, autogroup), so
+    that a new session of a program at low priority would have as much as any other.
+    """
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 
 @contextlib.contextmanager
 def spawning_on_this_path() -> Iterator[None]:
     """Lets processes that `multiprocessing` spawns within the context, and its resource tracker, start in this way."""
-    spawn: Any = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+    util: Any = multiprocessing.util
+    spawn = util.spawnv_passfds
 
     def start(path: str | bytes, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
         code = list(arguments).index("-c") + 1
         return spawn(path, [*arguments[:code], _on_this_path(arguments[code]), *arguments[code + 1 :]], descriptors)
 
-    multiprocessing.util.spawnv_passfds = start  # type: ignore[attr-defined]
+    util.spawnv_passfds = start
     try:
         yield
     finally:
-        multiprocessing.util.spawnv_passfds = spawn  # type: ignore[attr-defined]
+        util.spawnv_passfds = spawn
 
 
 def _on_this_path(code: str) -> str:

@@ -21,7 +21,7 @@ PLAIN = {
     "launch/launchers/hosts/ssh_tunnels.py": "ssh, and python_command",
     "benchmarks/results.py": "git",
     "benchmarks/peers/program.py": "interpreters of other libraries, in a directory of its own",
-    "benchmarks/peers/defaults.py": "interpreters of other libraries",
+    "benchmarks/suites/runner.py": "interpreters of other libraries, with a script of ours",
 }
 """Modules that start programs without `python_command`, and which."""
 SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_server.py"}
@@ -105,3 +105,13 @@ def test_the_command_as_a_module_takes_none_that_it_imports_itself(hostile):
     command = [sys.executable, "-m", "callboard", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.stdout.startswith("callboard "), done.stderr
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/autogroup").exists(), reason="this kernel groups no sessions")
+def test_a_new_session_keeps_the_niceness_of_who_has_started_it():
+    code = "import os, subprocess; from callboard.interpreter import python_command; niceness = os.nice(7); print(niceness, flush=True); "
+    code += "show = 'print(open(\"/proc/self/autogroup\").read())'; "
+    code += "subprocess.run(python_command(show, in_new_session=True), start_new_session=True)"
+    done = subprocess.run(python_command(code), capture_output=True, text=True)
+    niceness, group = done.stdout.split("\n")[:2]
+    assert int(niceness) >= 7 and group.endswith(f" nice {niceness}"), done.stderr

@@ -69,5 +69,5 @@ def _description(kind: type, level: tuple[Any, ...]) -> str:
         return "null (None)"
     if issubclass(kind, Mapping):
         return "a dictionary"
-    text = next(one for one in level if type(one) is kind)
+    text: Any = next(one for one in level if type(one) is kind)
     return f"text, {text[:32]!r}"

@@ -229,7 +229,9 @@ def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:
             process.send_signal(number)
 
     with stop_signals(stop):
-        process = subprocess.Popen(callboard_command(*arguments, before=before), start_new_session=True)
+        process = subprocess.Popen(
+            callboard_command(*arguments, before=before, in_new_session=True), start_new_session=True
+        )
         if received:
             process.send_signal(received[0])
         exit_code = process.wait()

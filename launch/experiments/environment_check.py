@@ -90,7 +90,7 @@ class EnvironmentCheck:
         try:
             # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
             self._process = subprocess.Popen(
-                python_command(code),
+                python_command(code, in_new_session=True),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,

@@ -8,6 +8,7 @@ end.  It saves itself from time to time and on SIGTERM, and continues in a direc
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -118,7 +119,12 @@ class Rows(BaseCallback):
 
 
 def end_with(parent):
-    """Makes the kernel stop this process with SIGTERM when the process that has started it ends."""
+    """Makes the kernel stop this process with SIGTERM when the one that has started it ends, and keeps its priority.
+
+    Linux shares processors among sessions first: niceness alone does not count beyond this process's own.
+    """
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/autogroup").write_text(str(os.nice(0)))
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         sys.exit(_TERMINATED)

@@ -224,7 +224,7 @@ class ForkServer:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
-                python_command(code),
+                python_command(code, in_new_session=True),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 start_new_session=True,
