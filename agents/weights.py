@@ -119,7 +119,7 @@ class WeightClient:
         # One call for all variables: assigning them one by one takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
         self.call_seconds = 5.0
-        """Seconds that a fetch may take, for whoever makes the source anew; those of a slow link grow."""
+        """Seconds that a fetch may take, kept when the source is made anew; those of a slow link grow."""
         self._lock = threading.Lock()
         self._needed = threading.Event()
         self._fetched: Snapshot | None = None

@@ -25,8 +25,6 @@ INSTEAD = {
     r"mend|mends|mended|mending": "fix",
     r"drawn": "sampled",
     r"nobody|whoever": "a subject that can act: no node, any process, the caller",
-    r"say|tells?|telling|told|teller": "notify, send, report, log, distinguish",
-    r"asks?|asked|asking": "request, need",
     r"(life|lives|lifetime) of": "incarnation of",
     r"go on|goes on|going on|went on": "continue",
     r"node polic(y|ies)(?! = node rules)": "node rules: a policy is what acts",
