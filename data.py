@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Nest = Any
+RECORDED = "episodes/recorded-v0"
+"""Folder of the recorded episodes in a run directory, a Minari data set; `episodes` can be Minari's own folder."""
 
 
 class Timestep(NamedTuple):

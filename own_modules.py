@@ -44,7 +44,7 @@ _FOLDERS = ("agents", "benchmarks", "docs", "environments", "examples", "launch"
 _MODULES = (
     "__init__ __main__ action_masks atomic_files callback_settings callbacks caller_words data deadlines errors "
     "foreign_names guarded_files install_commands interpreter manifest named_objects nested_settings own_modules "
-    "policy_client recorded_folder replay_settings setting_arguments setting_descriptions setting_types setup specs "
+    "policy_client replay_settings setting_arguments setting_descriptions setting_types setup specs "
     "tracing_lock transitions"
 ).split()
 """What belongs to Callboard in its directory: in a clone, the user's modules may lie beside it."""

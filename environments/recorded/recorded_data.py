@@ -8,9 +8,8 @@ import numpy as np
 import tree
 from gymnasium import spaces
 
-from ...data import Nest
+from ...data import RECORDED, Nest
 from ...errors import CallboardError, one_line
-from ...recorded_folder import RECORDED
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.encoding import EnvironmentEncoding

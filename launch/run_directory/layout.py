@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ...atomic_files import remove_drafts, write_file
+from ...data import RECORDED
 from ...errors import CallboardError
 from ...guarded_files import read_regular
-from ...recorded_folder import RECORDED
 from .directory_identity import DirectoryIdentity
 
 Entry = TypeVar("Entry")

@@ -17,14 +17,7 @@ from ....agents.registry import agent_name
 from ....agents.weights import Snapshot
 from ....data import Priorities, Update, Version
 from ....errors import CallboardError
-from ....replay import (
-    BatchReader,
-    Heartbeat,
-    PriorityUpdater,
-    ReaderStopped,
-    ReplayDataset,
-    rebuilt_if_changed,
-)
+from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
