@@ -179,7 +179,8 @@ def _ray_files() -> Iterator[str]:
     # If this process were killed, two of Ray's agent processes would continue to run and write there.
     with removed_afterwards(pathlib.Path(path), processes=_RAY_PROCESSES):
         try:
-            yield path
+            # One below, because Ray gives its own directory, and most in it, to all users (0777).
+            yield f"{path}/r"
         finally:
             # The process that removes the directory has its name too, but no path below it.
             wait_until(

@@ -1,5 +1,6 @@
 """The connection to a Ray cluster: addresses where there is none; `test_launcher.py` connects to real clusters."""
 
+import os
 import pathlib
 import re
 import socket
@@ -12,7 +13,14 @@ import ray
 from ray._private import services
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.ray.connection import END_SECONDS, _check_files, _ray_files, connected, find_cluster
+from callboard.launch.launchers.ray.connection import (
+    END_SECONDS,
+    _check_files,
+    _ray_files,
+    connected,
+    find_cluster,
+    session_directory,
+)
 
 
 @pytest.fixture
@@ -90,3 +98,20 @@ def test_a_cluster_that_was_killed_is_not_joined_unless_it_was_named(tmp_path, m
     for address in ("auto", "127.0.0.1:1"):
         with pytest.raises(CallboardError, match="no Ray cluster"):
             find_cluster(address)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_reaches_none_of_the_files_of_a_cluster():
+    def become_another():
+        os.setgid(1001)
+        os.setuid(1001)
+
+    with connected("local", 1):
+        session = session_directory()
+        places = [session.parents[1], session.parent, session, session / "sockets", session / "logs"]
+        assert all(place.is_dir() for place in places)
+        for place in places:
+            for test in ("-r", "-w", "-x"):
+                done = subprocess.run(["test", test, place], preexec_fn=become_another)
+                assert done.returncode, (place, test)
