@@ -78,6 +78,16 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line}".removesuffix(": ")
 
 
+def printable(text: str) -> str:
+    """Returns a text in one line; text from a file may contain line breaks or a terminal's control codes."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """Returns a text whose lines are printable each."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") -> CallboardError:
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from callboard.errors import CallboardError, nearest, one_line, similar_setting, suggestion, unknown
+from callboard.errors import (
+    CallboardError,
+    nearest,
+    one_line,
+    printable,
+    printable_lines,
+    similar_setting,
+    suggestion,
+    unknown,
+)
 from callboard.launch.settings import setting_fields
 
 TORSOS = ("auto", "mlp", "Nature")
@@ -52,3 +61,8 @@ def test_a_misspelled_setting_is_recognized(agent):
 )
 def test_names_that_share_words_alone_are_not_similar(written, known):
     assert nearest(written, [known]) is None
+
+
+def test_a_text_with_control_codes_is_shown_in_one_line():
+    assert printable("a\x1b[2J\nb\x9b\x07ü漢") == "a\\x1b[2J\\nb\\x9b\\x07ü漢"
+    assert printable_lines("a\x1b\nb\r") == "a\\x1b\nb\\r"

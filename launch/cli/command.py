@@ -16,7 +16,7 @@ import psutil
 
 from ... import __version__
 from ...caller_words import words_of_command
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, printable, unknown
 from ...own_modules import search_working_directory
 from ..launchers.node_processes.forkserver import stop_forkserver
 from ..launchers.node_processes.forkserver_process import end_processes
@@ -70,8 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return importlib.import_module(f".{name}", __package__).main(arguments[1:])
     except CallboardError as error:
         if error.details:
-            print("\n".join(map(_printable, error.details.splitlines())), file=sys.stderr)
-        print(f"callboard: {_printable(str(error))}", file=sys.stderr)
+            print("\n".join(map(printable, error.details.splitlines())), file=sys.stderr)
+        print(f"callboard: {printable(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stopped:
         return stopped.exit_code
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not place:
             raise
         line = f"{place} calls sys.exit({leave.code!r}); let it raise an exception instead"
-        print(f"callboard: {_printable(line)}", file=sys.stderr)
+        print(f"callboard: {printable(line)}", file=sys.stderr)
         return 2
     finally:
         stop_forkserver()
@@ -106,11 +106,6 @@ def _usage() -> str:
     lines = [f"  {usage.ljust(width)}  {description}" for usage, description in usages]
     hint = "`callboard COMMAND --help` shows its options, `callboard --version` the version."
     return "\n".join(["usage: callboard COMMAND ...", "", "commands:", *lines, "", hint])
-
-
-def _printable(text: str) -> str:
-    """Returns a text in one line; text from a user's file may contain line breaks or terminal control codes."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def run_command() -> None:

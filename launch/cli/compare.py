@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from ...errors import printable
 from ...nested_settings import declared_fields
 from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import Comparison, ComparisonSettings
@@ -80,4 +81,4 @@ def print_comparison(comparison: Comparison) -> None:
         console.print(table.rich())
         console.print()
     for line in comparison.left_out:
-        console.print(line, markup=False)
+        console.print(printable(line), markup=False)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...environments.recorded import parse_record_infos, require_minari
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ..experiments.experiment_checks import check_tasks
 from ..run_directory.found_runs import runs_in
 from ..run_directory.remote_storage import is_url
@@ -95,10 +95,10 @@ def _evaluate_all(runs: Sequence[RunReference], known: argparse.Namespace, setti
         try:
             summaries[run] = _play(reference, known, settings)
         except CallboardError as error:
-            print(f"callboard: {run} is left out: {error}", file=sys.stderr)
+            print(printable(f"callboard: {run} is left out: {error}"), file=sys.stderr)
             continue
         if not known.json:
-            print(f"{run}:")
+            print(f"{printable(run)}:")
             _print(summaries[run], known.steps is not None)
     means = [summary["mean"] for summary in summaries.values() if summary["mean"] is not None]
     if known.json:
@@ -186,9 +186,9 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
     for name, value in summary["episode_metrics"].items():
         if f"{name}_min" in summary["episode_metrics"]:
             low, high = (summary["episode_metrics"][f"{name}{end}"] for end in ("_min", "_max"))
-            print(f"{name} {value:g} (from {low:g} to {high:g})")
+            print(printable(f"{name} {value:g} (from {low:g} to {high:g})"))
     for name, value in summary["by_policy"].items():
-        print(f"{name} {value:g}")
+        print(printable(f"{name} {value:g}"))
     if summary["video"]:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
         count = len(summary["video_returns"])

@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
+from ...errors import printable
 from ..settings import read_settings
 from .command_parser import CommandParser
 from .run_arguments import add_run_arguments, chosen_run, named_weights
@@ -24,5 +25,5 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{reference.run}/{exported.policy.relative_to(directory.path)} is now the SavedModel {known.directory}")
     for name in ("inputs", "outputs"):
         tensors = getattr(exported.signatures, name).items()
-        print(f"{name}: " + ", ".join(f"{leaf} {spec.dtype.name}{spec.shape}" for leaf, spec in tensors))
+        print(printable(f"{name}: " + ", ".join(f"{leaf} {spec.dtype.name}{spec.shape}" for leaf, spec in tensors)))
     return 0

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ... import environments
+from ...errors import printable_lines
 from ..experiments.environment_check import environment_check
 from ..experiments.run_checks import check_experiment, check_settings
 from .experiment_options import define_experiment, experiment_help, experiment_parser, parse_arguments
@@ -28,5 +29,5 @@ def main(arguments: Sequence[str]) -> int:
         experiment = settings.experiment()
     # The learner's devices may be those of another machine.
     run = Run.of(experiment, check_experiment(experiment, learners_here=0), RunDirectory(pathlib.Path("runs")))
-    print(describe_graph(make_program(run)))
+    print(printable_lines(describe_graph(make_program(run))))
     return 0

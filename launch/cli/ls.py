@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ..run_directory.found_runs import runs_in
 from ..run_directory.remote_storage import is_url
 from ..run_directory.run_overview import RunOverview, overview_of_run
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     elif not found:
         print(f"no runs in {known.folder}")
     else:
-        print("\n".join(_table([_COLUMNS, *map(_row, found)])))
+        print("\n".join(_table([_COLUMNS, *([*map(printable, _row(one))] for one in found)])))
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from ... import environments
-from ...errors import CallboardError
+from ...errors import CallboardError, printable_lines
 from ..experiments.run_checks import check_settings
 from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.layout import RunDirectory
@@ -72,7 +72,7 @@ def chosen_run(reference: RunReference, of_all: bool = False) -> Iterator[tuple[
 
 def notify(text: str) -> None:
     """Prints a line beside results, which are alone on stdout."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def read_run(run: str, options: Sequence[str] = (), trust: bool = False) -> Settings:

@@ -7,7 +7,7 @@ import secrets
 import threading
 from collections.abc import Sequence
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable_lines
 from ...install_commands import install_command
 from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.layout import RunDirectory
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def notify(text: str) -> None:
         with contextlib.suppress(OSError):
-            print(text, flush=True)
+            print(printable_lines(text), flush=True)
 
     policy = ServedPolicy(
         reference, known.places, known.silence, known.mode, known.epsilon, known.seed, known.trust, notify

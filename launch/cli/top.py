@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ..launchers.screen.bottleneck import find_bottleneck
 from ..launchers.screen.trend import rate
 from ..runs.attached_run import AttachedRun, NotAnswering
@@ -95,7 +95,7 @@ def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
             is_number = column in ("CPU", "memory", "lag", "restarts")
             table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number or column == "node")
     for row in map(_cells, overview["table"]):
-        table.add_row(*(row.get(str(column.header), "") for column in table.columns))
+        table.add_row(*(printable(row.get(str(column.header), "")) for column in table.columns))
     return Group(*lines, Text(), table)
 
 

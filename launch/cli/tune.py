@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ...nested_settings import declared_fields
 from ..comparison.curve_plots import check_plot
 from ..experiment import Experiment
@@ -169,7 +169,7 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
     console.print(f"{len(ordered)} of {tuning.trials} trials: {counts or 'none was started'}")
     for trial in ordered:
         if trial.error:
-            console.print(f"trial {trial.number:02d} failed: {trial.error}")
+            console.print(f"trial {trial.number:02d} failed: {printable(trial.error)}")
     best = best_trial(ordered, tuning.mode)
     if best is not None:
         write_best(tuning, directory, best)

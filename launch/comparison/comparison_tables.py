@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
+from ...errors import printable
 from .comparison import Comparison, ComparisonSettings, GroupScore, Improvement, RunScore, VariantScore
 from .score_statistics import Interval
 
@@ -23,11 +24,13 @@ class TextTable(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def rich(self) -> Table:
-        table = Table(box=None, pad_edge=False, title=escape(self.title), title_justify="left")
+        table = Table(box=None, pad_edge=False, title=escape(printable(self.title)), title_justify="left")
         for column in self.columns:
-            table.add_column(escape(column), justify="right" if _is_numeric(column) else "left", no_wrap=True)
+            table.add_column(
+                escape(printable(column)), justify="right" if _is_numeric(column) else "left", no_wrap=True
+            )
         for row in self.rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*(escape(printable(text)) for text in row))
         return table
 
     def markdown(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from ray import tune as ray_tune
 from rich.console import Console
 
+from ...errors import printable
 from ...guarded_files import read_regular
 from .records import Trial, TuneDirectory
 from .search_definition import Tuning
@@ -79,7 +80,7 @@ class TrialLogger(ray_tune.Callback):
         self._write()
 
     def _notify(self, number: int, text: str) -> None:
-        self._console.print(f"trial {number:02d} {text}")
+        self._console.print(f"trial {number:02d} {printable(text)}")
 
     def _write(self) -> None:
         self._directory.write_trials(self._trials[number] for number in sorted(self._trials))

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ....deadlines import Deadline
+from ....errors import printable_lines
 from ...nodes.coordination.step_rates import RateWindow
 from ..run_outcome import OutputClosed
 from .bottleneck import find_bottleneck
@@ -87,7 +88,7 @@ class LiveMonitor:
 
     def notify(self, text: str) -> None:
         with _output():
-            self._live.console.print(Text(text), soft_wrap=True)
+            self._live.console.print(Text(printable_lines(text)), soft_wrap=True)
 
     def close(self) -> None:
         with contextlib.suppress(OutputClosed), _output():
@@ -221,7 +222,7 @@ def _print_line(text: str) -> None:
     if sys.stdout is None:  # sys.stdout is None if the command was started without one.
         return
     with _output():
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{printable_lines(text)}\n")
         sys.stdout.flush()
 
 

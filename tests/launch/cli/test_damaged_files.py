@@ -147,3 +147,23 @@ def test_an_empty_run_directory_is_refused(arguments, tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     assert "is empty: name a directory, or leave it out" in one_line(capsys, [*arguments, "--run-dir", ""])
     assert not os.listdir(tmp_path)
+
+
+HOSTILE = "Cart\n\x1b[31mforged   row\x1b]0;title\x07\x9b2J"
+
+
+@pytest.mark.parametrize("arguments", [["ls", "."], ["compare", "run", "--metric", "actor/episode_return"]])
+def test_control_codes_of_a_file_do_not_reach_the_terminal(run, arguments, capsys):
+    (run / "experiment.yaml").write_text(EXPERIMENT.replace("CartPole-v1", json.dumps(HOSTILE)))
+    main(arguments)
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert "forged   row" in text
+    assert all(letter.isprintable() or letter == "\n" for letter in text), text
+    assert not any(line.lstrip().startswith(("forged", "\\x1b")) for line in text.splitlines())
+
+
+def test_a_list_of_runs_does_not_read_an_endless_line(run, capsys):
+    os.truncate(run / "metrics.jsonl", 2**34)
+    assert main(["ls", "."]) == 0
+    assert "damaged" in capsys.readouterr().out
