@@ -196,13 +196,16 @@ def stack(encoding: Nest, values: Sequence[Any], path: tuple[str, ...] = ()) -> 
     return tuple(stack(part, _parts(values, index), (*path, str(index))) for index, part in enumerate(encoding))
 
 
-def encode(encoding: Nest, batch: Any, path: tuple[str, ...] = ()) -> Nest:
-    """Encodes observations that are already batched as a nest of new arrays `[B, ...]`; see `stack`."""
+def encode(encoding: Nest, batch: Any, path: tuple[str, ...] = (), role: str = "observation") -> Nest:
+    """Encodes values that are already batched as a nest of new arrays `[B, ...]`; see `stack`.
+
+    Messages call them by their `role`, which is `action` for recorded actions.
+    """
     if isinstance(encoding, Leaf):
-        return _encode_leaf(encoding, batch, path)
+        return _encode_leaf(encoding, batch, path, role)
     if isinstance(encoding, dict):
-        return {key: encode(part, _part(batch, key), (*path, str(key))) for key, part in encoding.items()}
-    return tuple(encode(part, _part(batch, index), (*path, str(index))) for index, part in enumerate(encoding))
+        return {key: encode(part, _part(batch, key), (*path, str(key)), role) for key, part in encoding.items()}
+    return tuple(encode(part, _part(batch, index), (*path, str(index)), role) for index, part in enumerate(encoding))
 
 
 def decode(encoding: Nest, actions: Nest, batch_size: int) -> Nest:
@@ -286,7 +289,7 @@ def _part(value: Any, key: Any) -> Any:
         raise CallboardError(f"the environment gives an observation without the part {key!r} of its space") from error
 
 
-def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...]) -> np.ndarray:
+def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...], role: str = "observation") -> np.ndarray:
     spec = leaf.spec
     is_float = spec.dtype.kind == "f"
     try:
@@ -296,7 +299,7 @@ def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...]) -> np.ndarray:
             array = np.array(values, spec.dtype)
     except (TypeError, ValueError) as error:
         raise CallboardError(
-            f"the environment gives an observation{place_text(path)} that is not {spec.dtype.name}{spec.shape}: {error}"
+            f"the environment gives an {role}{place_text(path)} that is not {spec.dtype.name}{spec.shape}: {error}"
         ) from error
     if leaf.channels_first and array.ndim == 4:
         array = np.ascontiguousarray(np.moveaxis(array, 1, -1))
@@ -304,14 +307,14 @@ def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...]) -> np.ndarray:
         # The environment may have returned a batch where a single observation is expected.
         batch = "; a batch of environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
         raise CallboardError(
-            f"the environment gives an observation of shape {array.shape[1:]}{place_text(path)} where its spec says "
+            f"the environment gives an {role} of shape {array.shape[1:]}{place_text(path)} where its spec says "
             f"{spec.shape}" + (batch if array.ndim > 2 and array.shape[2:] == spec.shape else "")
         )
     if is_float:
         return array
     if isinstance(spec, specs.DiscreteArray | MultiDiscreteArray):
-        return as_choices(array, spec.num_values, leaf.start, path)
-    return as_integers(array, spec.dtype, path)
+        return as_choices(array, spec.num_values, leaf.start, path, role)
+    return as_integers(array, spec.dtype, path, role)
 
 
 def _unchanged(part: Nest) -> Nest:

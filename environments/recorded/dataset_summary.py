@@ -12,8 +12,6 @@ from dm_env import specs as dm_specs
 from ...specs import MultiDiscreteArray, describe
 from .recorded_data import RecordedData
 
-_READ_AT_ONCE = 32
-
 
 @dataclasses.dataclass(frozen=True)
 class ActionSummary:
@@ -111,12 +109,12 @@ def summarize(data: RecordedData, environment: str | None = None, seed: int | No
     """
     returns, lengths, terminated = [], [], []
     actions: list[list[np.ndarray]] = []
-    for begin in range(0, data.total_episodes, _READ_AT_ONCE):
-        for episode in data.episodes(range(begin, min(begin + _READ_AT_ONCE, data.total_episodes))):
-            returns.append(episode.reward.sum(dtype=np.float64))
-            lengths.append(episode.length)
-            terminated.append(episode.terminated)
-            actions.append(tree.flatten(episode.action))
+    for episode in data.all_episodes(all_pictures=False):
+        returns.append(episode.reward.sum(dtype=np.float64))
+        lengths.append(episode.length)
+        terminated.append(episode.terminated)
+        actions.append(tree.flatten(episode.action))
+    author = data.metadata.get("algorithm_name")
     columns = [np.concatenate(leaves) for leaves in zip(*actions, strict=True)]
     named = tree.flatten_with_path(data.spec.action)
     parts = [
@@ -128,9 +126,9 @@ def summarize(data: RecordedData, environment: str | None = None, seed: int | No
         name=data.name,
         path=data.path,
         environment=environment,
-        recorded_by=data.metadata.get("algorithm_name"),
+        recorded_by=author if isinstance(author, str) else None,
         seed=seed,
-        size=sum(file.stat().st_size for file in data.path.rglob("*") if file.is_file()),
+        size=sum(file.lstat().st_size for file in data.path.rglob("*")),
         observation=describe(data.spec.observation),
         action=describe(data.spec.action),
         returns=np.array(returns, np.float64),

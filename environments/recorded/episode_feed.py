@@ -6,9 +6,7 @@ import numpy as np
 import tree
 
 from ...data import Nest, Timestep
-from .recorded_data import RecordedData, RecordedEpisode
-
-_READ_AT_ONCE = 32
+from .recorded_data import READ_AT_ONCE, RecordedData, RecordedEpisode
 
 
 class EpisodeFeed:
@@ -119,5 +117,5 @@ def _stream(data: RecordedData, generator: np.random.Generator, part: int, parts
     own = np.arange(part % data.total_episodes, data.total_episodes, parts)
     while True:
         order = generator.permutation(own).tolist()
-        for begin in range(0, len(order), _READ_AT_ONCE):
-            yield from data.episodes(order[begin : begin + _READ_AT_ONCE])
+        for begin in range(0, len(order), READ_AT_ONCE):
+            yield from data.episodes(order[begin : begin + READ_AT_ONCE])

@@ -1,22 +1,27 @@
 """Reads recorded episodes: of a run of ours, or of any Minari data set on this machine."""
 
+import collections
+import contextlib
+import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tree
-from gymnasium import spaces
 
 from ...data import RECORDED, Nest
 from ...errors import CallboardError, one_line
 from ...specs import EnvironmentSpec
-from ..batches import encoding
 from ..batches.encoding import EnvironmentEncoding
 from ..batches.spaces import action_encoding, observation_encoding
+from .dataset_metadata import METADATA, read_metadata
+from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari
+from .recorded_arrays import ArrayReader, refuse_outside, refuse_rows
 
-_METADATA = "metadata.json"
+READ_AT_ONCE = 32
+"""Number of episodes for which files are opened together."""
 
 
 class Source(NamedTuple):
@@ -48,65 +53,150 @@ class RecordedEpisode(NamedTuple):
 class RecordedData:
     """A data set of recorded episodes.
 
+    Nothing in its files is trusted: what they name is neither made nor imported, and every array is checked when it is
+    read.
+
     Args:
       name: what the user calls it.
       path: the folder with its files.
 
     Raises:
-      CallboardError: Minari is not installed, cannot read it, or its spaces are none that agents can use.
+      CallboardError: Minari is not installed, the files are damaged, or its spaces are none that agents can use.
     """
 
     def __init__(self, name: str, path: pathlib.Path):
         require_minari(f"the data set {name}")
-        from minari import MinariDataset
-
         self.name = name
         self.path = path
-        try:
-            self._data = MinariDataset(str(path))
-        except Exception as error:  # A damaged file may raise anything.
-            raise CallboardError(f"the data set {name} cannot be read: {one_line(error)}") from error
-        self.total_episodes = int(self._data.total_episodes)
-        self.total_steps = int(self._data.total_steps)
-        self.metadata: dict[str, Any] = self._data.storage.metadata
-        self._encoding = EnvironmentEncoding(
-            observation_encoding(self._data.observation_space), action_encoding(self._data.action_space)
-        )
-        self.spec: EnvironmentSpec = self._encoding.spec()
+        self._action_spec: Nest = None
+        with self._errors(f"the data set {name}"):
+            metadata = read_metadata(path)
+            self.total_episodes, self.total_steps = metadata.total_episodes, metadata.total_steps
+            self.metadata = metadata.entries
+            self._spaces = metadata.observation_space, metadata.action_space
+            self._encoding = EnvironmentEncoding(
+                observation_encoding(self._spaces[0]), action_encoding(self._spaces[1])
+            )
+            self.spec: EnvironmentSpec = self._encoding.spec()
+            with GuardedFiles(path) as files:
+                # Whoever was killed may have left more than were counted.
+                if files.entries < self.total_episodes:
+                    raise CallboardError(
+                        f"its metadata count {self.total_episodes:,} episodes, and {MAIN} holds {files.entries:,}"
+                    )
 
-    def episodes(self, indices: Sequence[int]) -> Iterator[RecordedEpisode]:
+    def episodes(self, indices: Sequence[int], all_pictures: bool = True) -> Iterator[RecordedEpisode]:
         """Yields the episodes with these numbers.
 
+        Args:
+          indices: the numbers.
+          all_pictures: see `ArrayReader`.
+
         Raises:
-          CallboardError: an episode cannot be read, or its values are not in the data set's spaces.
+          CallboardError: an episode cannot be read, or its arrays do not fit each other or the data set's spaces.
         """
-        found = iter(self._data.storage.get_episodes([int(index) for index in indices]))
-        for index in indices:
-            try:
-                yield self._episode(next(found))
-            except CallboardError as error:
-                raise CallboardError(f"episode {index} of the data set {self.name}: {error}") from error
-            except Exception as error:  # As above.
-                raise CallboardError(
-                    f"episode {index} of the data set {self.name} cannot be read: {one_line(error)}"
-                ) from error
+        with self._files() as files:
+            for index in map(int, indices):
+                with self._errors(f"episode {index} of the data set {self.name}"):
+                    episode = self._episode(files.episode(index), all_pictures)
+                yield episode
+
+    def all_episodes(self, all_pictures: bool = True) -> Iterator[RecordedEpisode]:
+        """Yields all episodes, and compares their steps with the number in the metadata.
+
+        The arguments and errors are those of `episodes`.
+        """
+        steps = 0
+        for begin in range(0, self.total_episodes, READ_AT_ONCE):
+            for episode in self.episodes(range(begin, min(begin + READ_AT_ONCE, self.total_episodes)), all_pictures):
+                steps += episode.length
+                yield episode
+        if steps != self.total_steps:
+            raise CallboardError(
+                f"the data set {self.name} has {steps:,} steps, and its metadata count {self.total_steps:,}: correct "
+                f"total_steps in {METADATA}"
+            )
+
+    def require_fit(self, spec: EnvironmentSpec) -> None:
+        """Raises `CallboardError` if an agent for a spec cannot learn from the data set; names the first difference.
+
+        From then on, actions must also lie in the bounds of that spec.
+        """
+        for what in ("observation", "action"):
+            theirs, ours = (
+                {"/".join(map(str, path)): leaf for path, leaf in tree.flatten_with_path(getattr(one, what))}
+                for one in (self.spec, spec)
+            )
+            for part in dict.fromkeys([*ours, *theirs]):
+                forms = [_form(leaves.get(part)) for leaves in (theirs, ours)]
+                if forms[0] != forms[1]:
+                    where = f" {part!r}" if part else ""
+                    raise CallboardError(
+                        f"the data set {self.name} does not fit: its {what}{where} is {forms[0]}, and that of the "
+                        f"environment is {forms[1]}"
+                    )
+        self._action_spec = spec.action
+
+    def check(self) -> None:
+        """Reads all episodes, but not every picture, and raises `CallboardError` if one does not fit."""
+        collections.deque(self.all_episodes(all_pictures=False), maxlen=0)
 
     def seed(self, index: int) -> int | None:
         """Returns the seed with which the environment of an episode was reset; None if it had none."""
-        (found,) = self._data.storage.get_episode_metadata([index])
-        seed = found.get("seed")
-        return None if seed is None else int(seed)
+        with self._files() as files, self._errors(f"episode {index} of the data set {self.name}"):
+            return files.episode(index).number("seed")
 
-    def _episode(self, found: dict[str, Any]) -> RecordedEpisode:
-        reward = np.asarray(found["rewards"], np.float32).reshape(-1)
-        observed = _shaped(self._data.observation_space, found["observations"])
-        acted = _shaped(self._data.action_space, found["actions"])
-        return RecordedEpisode(
-            encoding.encode(self._encoding.observation, observed),
-            encoding.encode(self._encoding.action, acted),
-            reward,
-            bool(np.asarray(found["terminations"]).reshape(-1)[-1]),
+    @contextlib.contextmanager
+    def _files(self) -> Iterator[GuardedFiles]:
+        with self._errors(f"the data set {self.name}"):
+            files = GuardedFiles(self.path)
+        with files:
+            yield files
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except CallboardError as error:
+            raise CallboardError(f"{what}: {error}") from error
+        except Exception as error:  # A damaged file may raise anything.
+            raise CallboardError(f"{what} cannot be read: {one_line(error)}") from error
+
+    def _episode(self, arrays: GuardedEpisode, all_pictures: bool) -> RecordedEpisode:
+        rewards = arrays.array("rewards")
+        length = rewards.shape[0] if rewards.shape else 0
+        if rewards.shape != (length,) or not length:
+            raise CallboardError(f"rewards has the shape {rewards.shape}, and needs one number for each action")
+        with np.errstate(over="ignore"):
+            reward = rewards.read().astype(np.float32)
+        refuse_rows(~np.isfinite(reward), reward, "the reward", "which is no finite number of float32")
+        terminations, truncations = (self._ends(arrays.array(name), length) for name in ("terminations", "truncations"))
+        inside = np.flatnonzero(terminations[:-1] | truncations[:-1])
+        if len(inside):
+            raise CallboardError(
+                f"it ends at step {inside[0]:,} of {length:,}, and goes on: divide it into episodes that end with "
+                "their last step, each with its last observation"
+            )
+        reader = ArrayReader(arrays, length, all_pictures)
+        observation, action = (
+            reader.read(role, space, part)
+            for role, space, part in zip(("observation", "action"), self._spaces, self._encoding, strict=True)
         )
+        if self._action_spec is not None:
+            leaves = zip(tree.flatten(self._action_spec), tree.flatten_with_path(action), strict=True)
+            for spec, (path, leaf) in leaves:
+                refuse_outside(leaf, spec, "action", tuple(map(str, path)), "the environment's space")
+        return RecordedEpisode(observation, action, reward, bool(terminations[-1]))
+
+    @staticmethod
+    def _ends(found: GuardedArray, length: int) -> np.ndarray:
+        """Returns terminations or truncations, bool `[T]`."""
+        if found.shape != (length,) or found.dtype.kind not in "biu":
+            raise CallboardError(f"{found.where} is {found.dtype}{found.shape}, and needs {length:,} bools, as rewards")
+        ends = found.read()
+        if ((ends != 0) & (ends != 1)).any():
+            raise CallboardError(f"{found.where} holds other numbers than 0 and 1")
+        return ends != 0
 
 
 def open_data(name: str) -> RecordedData:
@@ -119,17 +209,26 @@ def open_data(name: str) -> RecordedData:
     from minari.storage.datasets_root_dir import get_dataset_path
 
     path = pathlib.Path(name)
-    tried = [path, path / "data", path / RECORDED / "data"]
+    tried = [(path, ""), (path, "data"), (path, f"{RECORDED}/data")]
     if not path.is_absolute():
-        tried.append(get_dataset_path(name) / "data")
-    for folder in tried:
-        if (folder / _METADATA).is_file():
-            return RecordedData(name, folder)
+        tried.append((get_dataset_path(name), "data"))
+    for folder, inside in tried:
+        if os.path.lexists(folder / inside / METADATA):
+            _refuse_links(folder, inside)
+            return RecordedData(name, folder / inside)
     if (path / "experiment.yaml").is_file():
         raise CallboardError(f"the run {name} has recorded no episodes; run it with record_episodes")
     raise CallboardError(
         f"there is no data set {name!r}: it is neither a run, nor a folder of Minari, nor a name there"
     )
+
+
+def _refuse_links(folder: pathlib.Path, inside: str) -> None:
+    """Raises `CallboardError` if a data set is a link to elsewhere in the folder that the user has named."""
+    for part in pathlib.PurePath(inside).parts:
+        folder /= part
+        if folder.is_symlink():
+            raise CallboardError(f"{folder} is a symbolic link, and is not followed: name the folder that it leads to")
 
 
 def parse_sources(texts: Sequence[str]) -> list[Source]:
@@ -158,23 +257,6 @@ def parse_sources(texts: Sequence[str]) -> list[Source]:
     return sources
 
 
-def check_fits(data: RecordedData, spec: EnvironmentSpec) -> None:
-    """Raises `CallboardError` if an agent for a spec cannot learn from a data set; names the first difference."""
-    for what in ("observation", "action"):
-        theirs, ours = (
-            {"/".join(map(str, path)): leaf for path, leaf in tree.flatten_with_path(getattr(one, what))}
-            for one in (data.spec, spec)
-        )
-        for part in dict.fromkeys([*ours, *theirs]):
-            forms = [_form(leaves.get(part)) for leaves in (theirs, ours)]
-            if forms[0] != forms[1]:
-                where = f" {part!r}" if part else ""
-                raise CallboardError(
-                    f"the data set {data.name} does not fit: its {what}{where} is {forms[0]}, and that of the "
-                    f"environment is {forms[1]}"
-                )
-
-
 def _form(leaf: Any) -> str:
     """Describes what of a spec an agent depends on; None is a part that is missing."""
     if leaf is None:
@@ -183,13 +265,3 @@ def _form(leaf: Any) -> str:
     if numbers is not None:
         return f"choices among {np.asarray(numbers).tolist()}"
     return f"{np.dtype(leaf.dtype).name}{tuple(leaf.shape)}"
-
-
-def _shaped(space: spaces.Space[Any], values: Any) -> Any:
-    """Gives arrays the shapes of their spaces: a picture of one channel is read without its last axis."""
-    if isinstance(space, spaces.Dict):
-        return {key: _shaped(part, values[key]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_shaped(part, values[index]) for index, part in enumerate(space.spaces))
-    array = np.asarray(values)
-    return array if space.shape is None else array.reshape(-1, *space.shape)

@@ -1,7 +1,6 @@
 """`estimate_value`: what a policy would gain, from recorded episodes alone."""
 
 import os
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...agents.policies.action_probabilities import action_log_prob, check_proba
 from ...data import Nest, Timestep
 from ...environments.recorded import open_data
 from ...environments.recorded.importance_sampling import ValueEstimate, importance_sampling
-from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode, check_fits
+from ...environments.recorded.recorded_data import RecordedData
 from ...errors import CallboardError
 from ...setting_types import UnitInterval, converted
 from ...specs import EnvironmentSpec
@@ -22,7 +21,6 @@ from ..trained.policy_loading import read_saved_policy
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
 
 _ROWS_AT_ONCE = 4096
-_READ_AT_ONCE = 32
 _ACTIONS = 4
 """Actions of the policy that are sampled at each observation."""
 
@@ -67,13 +65,15 @@ def estimate_value(
     if method not in ("fqe", "wis", "is"):
         raise CallboardError(f"the method is fqe, wis or is, not {method!r}")
     if (behavior is None) != (method == "fqe"):
-        needs = "needs behavior, the run whose policy acted" if behavior is None else "takes no behavior: leave it out"
+        needs = "takes no behavior: leave it out"
+        if behavior is None:
+            needs = "needs behavior, the run whose policy acted: where there is none, a run of bc on the same data set"
         raise CallboardError(f"method {method} {needs}")
     evaluated, spec, experiment = read_saved_policy(policy, mode if method == "fqe" else "sampled", trust=trust)
     own_discount = float(getattr(experiment.agent, "discount", 0.99))
     gamma = own_discount if discount is None else converted("discount", discount, UnitInterval)
     data = open_data(os.fspath(dataset))
-    check_fits(data, spec)
+    data.require_fit(spec)
     if not data.total_episodes:
         raise CallboardError(f"the data set {data.name} holds no episode")
     if method == "fqe":
@@ -84,23 +84,18 @@ def estimate_value(
     for one, name in ((evaluated, policy), (acted, behavior)):
         check_probabilities(one, str(name))
     rewards, ratios = [], []
-    for episode in _episodes(data):
+    for episode in data.all_episodes():
         steps = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)
         rewards.append(episode.reward)
         ratios.append(_log_prob(evaluated, steps, episode.action) - _log_prob(acted, steps, episode.action))
     return importance_sampling(rewards, ratios, gamma, weighted=method == "wis", seed=seed)
 
 
-def _episodes(data: RecordedData) -> Iterator[RecordedEpisode]:
-    for begin in range(0, data.total_episodes, _READ_AT_ONCE):
-        yield from data.episodes(range(begin, min(begin + _READ_AT_ONCE, data.total_episodes)))
-
-
 def _fitted(
     policy: Any, data: RecordedData, spec: EnvironmentSpec, discount: float, settings: FittedQSettings, seed: int
 ) -> ValueEstimate:
     rows, first = [], []
-    for episode in _episodes(data):
+    for episode in data.all_episodes():
         kept = np.ones(episode.length, np.float32)
         kept[-1] = float(not episode.terminated)
         before = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)

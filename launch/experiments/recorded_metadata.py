@@ -1,7 +1,8 @@
 """What a data set says of where its episodes come from."""
 
-import json
+import contextlib
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ import gymnasium
 from ... import __version__
 from ...agents.registry import agent_name
 from ...errors import CallboardError
+from ...guarded_files import parse_json
 from ..experiment import Experiment
 from ..processes.package_versions import version_of
 from ..settings import plain
@@ -33,22 +35,28 @@ def recorded_metadata(experiment: Experiment) -> dict[str, Any]:
     return entries if spec is None else {**entries, "env_spec": spec}
 
 
-def recorded_environment(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+def recorded_environment(metadata: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """Returns the environment of a data set and its options, as far as its metadata name one."""
-    own = metadata.get(_MARK, {})
-    if isinstance(own.get("environment"), str):
-        return own["environment"], dict(own.get("environment_options", {}))
-    try:
-        spec = json.loads(metadata.get("env_spec", "{}"))
-        return (str(spec["id"]), dict(spec.get("kwargs", {}))) if "id" in spec else None
-    except (TypeError, ValueError):
-        return None
+    own = _own(metadata)
+    name, options = own.get("environment"), own.get("environment_options", {})
+    if not isinstance(name, str):
+        spec = metadata.get("env_spec")
+        with contextlib.suppress(ValueError):
+            spec = parse_json(spec) if isinstance(spec, str) else None
+        name, options = (spec.get("id"), spec.get("kwargs", {})) if isinstance(spec, dict) else (None, {})
+    return (name, dict(options)) if isinstance(name, str) and isinstance(options, dict) else None
 
 
-def recorded_seed(metadata: dict[str, Any]) -> int | None:
+def recorded_seed(metadata: Mapping[str, Any]) -> int | None:
     """Returns the seed of the run that recorded a data set; None if it is not a run of ours."""
-    seed = metadata.get(_MARK, {}).get("seed")
+    seed = _own(metadata).get("seed")
     return seed if isinstance(seed, int) else None
+
+
+def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what Callboard has written into the metadata of a data set."""
+    own = metadata.get(_MARK)
+    return own if isinstance(own, dict) else {}
 
 
 def _gymnasium_spec(experiment: Experiment) -> str | None:

@@ -8,7 +8,6 @@ from ...agents.registry import agent_name
 from ...environments import ONLY_AGENT
 from ...environments.recorded import RecordedData, open_data, parse_sources
 from ...environments.recorded.episode_feed import shares_of
-from ...environments.recorded.recorded_data import check_fits
 from ...errors import CallboardError
 from ...replay_settings import ReplaySettings
 from ...setting_types import texts_of
@@ -36,7 +35,7 @@ def open_sources(experiment: Experiment) -> tuple[list[RecordedData], list[float
 
 
 def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
-    """Rejects data sets from which the agent cannot learn.
+    """Rejects data sets from which the agent cannot learn; all of their episodes are read for that.
 
     Raises:
       CallboardError: names the problem, such as the first difference between the spaces.
@@ -48,7 +47,8 @@ def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
         raise CallboardError("a dataset is for an environment with one agent: leave dataset out")
     _replay_of(experiment)
     for one in open_sources(experiment)[0]:
-        check_fits(one, layouts.whole.spec)
+        one.require_fit(layouts.whole.spec)
+        one.check()
 
 
 def with_recorded_data(experiment: Experiment) -> Experiment:

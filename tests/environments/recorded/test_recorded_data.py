@@ -6,7 +6,6 @@ from dm_env import specs as dm_specs
 
 from callboard.environments.recorded import EpisodeFiles, open_data, parse_sources
 from callboard.environments.recorded.episode_feed import shares_of
-from callboard.environments.recorded.recorded_data import check_fits
 from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec
 
@@ -39,7 +38,7 @@ def test_a_run_that_recorded_nothing_and_a_damaged_set_are_refused(tmp_path):
     with pytest.raises(CallboardError, match="has recorded no episodes; run it with record_episodes"):
         open_data(str(tmp_path))
     (tmp_path / "metadata.json").write_text("{}")
-    with pytest.raises(CallboardError, match="cannot be read"):
+    with pytest.raises(CallboardError, match="only .hdf5. is read"):
         open_data(str(tmp_path))
 
 
@@ -68,6 +67,6 @@ def test_shares(data):
 def test_the_first_difference_of_data_that_do_not_fit_is_named(data, spec, difference):
     found = open_data(str(data / "run"))
     if difference is None:
-        return check_fits(found, spec)
+        return found.require_fit(spec)
     with pytest.raises(CallboardError, match=difference):
-        check_fits(found, spec)
+        found.require_fit(spec)

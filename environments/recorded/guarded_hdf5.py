@@ -1,0 +1,240 @@
+"""Reads arrays of recorded episodes from HDF5 files that a stranger may have made.
+
+HDF5 follows links and takes data from any other file that a data set names, waits for pipes, loads plug-ins, and
+allocates what is declared.  So files are opened only if they are regular and in the data set's folder, only the links
+that `EpisodeFiles` writes are followed, and of every array it is known that the file holds it before it is read.
+"""
+
+import math
+import os
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+
+from ...errors import CallboardError
+from ...guarded_files import open_regular
+
+MAIN, PARTS = "main_data.hdf5", "parts"
+_PART = re.compile(rb"parts/(\w[\w.-]*\.hdf5)")
+_IN_PART = re.compile(rb"/?(\w+)")
+_COMPRESSION = {1: 1100, 2: 1, 3: 1, 32000: 100}
+"""How much smaller HDF5's filters deflate, shuffle, Fletcher's checksum and LZF make data at most."""
+_MOST_BYTES = 2**31
+"""Bytes of the arrays of an episode together."""
+_CHUNK_BYTES = 2**24
+
+
+class GuardedFiles:
+    """The HDF5 files of a data set, open until `close`.
+
+    Args:
+      folder: the folder with the data set's files.
+
+    Raises:
+      CallboardError: the main file is damaged, or none that is read.
+      OSError: it cannot be opened.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+        self._parts: dict[str, Any] = {}
+        self._main = _opened(folder / MAIN)
+
+    def __enter__(self) -> "GuardedFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for file in (self._main, *self._parts.values()):
+            file.close()
+        self._parts = {}
+
+    @property
+    def attributes(self) -> Any:
+        """The attributes of the main file."""
+        return self._main.attrs
+
+    @property
+    def entries(self) -> int:
+        """Number of entries in the main file, which are episodes if it is not damaged."""
+        return len(self._main)
+
+    def has_episode(self, index: int) -> bool:
+        return bool(self._main.id.links.exists(_name(index)))
+
+    def episode(self, index: int) -> "GuardedEpisode":
+        """Returns the arrays of an episode.
+
+        Raises:
+          CallboardError: there is none of this number, or it is in another file than a part of the data set.
+        """
+        from h5py import h5l
+
+        if not self.has_episode(index):
+            raise CallboardError(f"{MAIN} does not hold it")
+        links, name = self._main.id.links, _name(index)
+        kind = links.get_info(name).type
+        if kind == h5l.TYPE_HARD:
+            return GuardedEpisode(_object(self._main.id, name))
+        target = links.get_val(name) if kind == h5l.TYPE_EXTERNAL else (b"", b"")
+        part, inner = _PART.fullmatch(target[0]), _IN_PART.fullmatch(target[1])
+        if part is None or inner is None:
+            raise CallboardError(f"it is a link to something else than {PARTS}/*.hdf5, and is not followed")
+        return GuardedEpisode(_object(self._part(part[1].decode()).id, inner[1]))
+
+    def _part(self, name: str) -> Any:
+        if name not in self._parts:
+            folder = self._folder / PARTS
+            if folder.is_symlink():
+                raise CallboardError(f"{PARTS} is a symbolic link, and is not followed")
+            self._parts[name] = _opened(folder / name)
+        return self._parts[name]
+
+
+class GuardedEpisode:
+    """The arrays of an episode, which together may take two gigabytes.
+
+    Args:
+      group: the HDF5 object of the episode.
+    """
+
+    def __init__(self, group: Any):
+        from h5py import h5g
+
+        if not isinstance(group, h5g.GroupID):
+            raise CallboardError("it is no group of arrays")
+        self._group = group
+        self._bytes = 0
+
+    def number(self, name: str) -> int | None:
+        """Returns an attribute that is one whole number; None if there is none."""
+        from h5py import h5a
+
+        if not h5a.exists(self._group, name.encode()):
+            return None
+        attribute = h5a.open(self._group, name.encode())
+        if attribute.shape != () or attribute.dtype.kind not in "iu":
+            return None
+        value = np.empty((), attribute.dtype)
+        attribute.read(value)
+        return int(value)
+
+    def names(self, *path: str) -> list[str]:
+        """Returns the names of the arrays and groups in a group."""
+        return [name.decode("utf-8", "replace") for name in self._at(path)]
+
+    def array(self, *path: str) -> "GuardedArray":
+        """Returns an array, of which nothing has been read.
+
+        Raises:
+          CallboardError: it is missing, is in another file, or has more elements than are stored or can be read.
+        """
+        from h5py import h5d
+
+        found, where = self._at(path), "/".join(path)
+        if not isinstance(found, h5d.DatasetID):
+            raise CallboardError(f"{where} is no array")
+        array = GuardedArray(found, where)
+        self.claim(array.nbytes)
+        return array
+
+    def claim(self, nbytes: int) -> None:
+        """Counts bytes that reading an array takes."""
+        self._bytes += nbytes
+        if self._bytes > _MOST_BYTES:
+            raise CallboardError(f"its arrays have more than {_MOST_BYTES:,} bytes: divide it into shorter episodes")
+
+    def _at(self, path: tuple[str, ...]) -> Any:
+        from h5py import h5g
+
+        found = self._group
+        for index, name in enumerate(path):
+            if not isinstance(found, h5g.GroupID):
+                raise CallboardError(f"{'/'.join(path[:index])} is no group of arrays")
+            found = _object(found, name.encode(), "/".join(path[: index + 1]))
+        return found
+
+
+class GuardedArray:
+    """An array in a file.
+
+    Args:
+      dataset: the HDF5 object.
+      where: its path, for messages.
+
+    Raises:
+      CallboardError: its elements are in another file or are not stored, or it needs a plug-in.
+    """
+
+    def __init__(self, dataset: Any, where: str):
+        from h5py import h5d
+
+        self._dataset = dataset
+        self.where = where
+        self.shape: tuple[int, ...] = dataset.shape or ()
+        self.dtype: np.dtype = dataset.dtype
+        element = dataset.get_type().get_size()
+        self.nbytes = math.prod(self.shape) * element
+        properties = dataset.get_create_plist()
+        layout = properties.get_layout()
+        if layout == h5d.VIRTUAL or properties.get_external_count():
+            raise CallboardError(f"{where} takes its elements from another file, which is not read")
+        filters = [properties.get_filter(index)[0] for index in range(properties.get_nfilters())]
+        if not set(filters) <= set(_COMPRESSION) or len(set(filters)) < len(filters):
+            raise CallboardError(f"{where} is compressed with other filters than gzip, shuffle and lzf")
+        ratio = math.prod(_COMPRESSION[one] for one in filters)
+        chunk = math.prod(properties.get_chunk()) * element if layout == h5d.CHUNKED else 0
+        if self.nbytes > ratio * dataset.get_storage_size() or chunk > max(2 * self.nbytes, _CHUNK_BYTES):
+            raise CallboardError(f"{where} declares {self.nbytes:,} bytes, which the file does not hold")
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether each element is an array of bytes, of any length."""
+        import h5py
+
+        return bool(h5py.check_vlen_dtype(self.dtype) == np.uint8)
+
+    def read(self) -> np.ndarray:
+        """Returns numbers, or arrays of bytes.
+
+        Raises:
+          CallboardError: it holds something else.
+        """
+        import h5py
+
+        if self.dtype.kind not in "biuf" and not self.holds_bytes:
+            raise CallboardError(f"{self.where} holds no numbers, but {self.dtype}")
+        array = h5py.Dataset(self._dataset)[()]
+        # A file may hold any byte for a bool.
+        return array.view(np.uint8) != 0 if self.dtype == np.bool_ and np.ndim(array) else array
+
+
+def _name(index: int) -> bytes:
+    return f"episode_{index}".encode()
+
+
+def _opened(path: pathlib.Path) -> Any:
+    """Opens a regular file with h5py, by its descriptor, so that no other file takes its place meanwhile."""
+    import h5py
+
+    descriptor = open_regular(path)
+    try:
+        return h5py.File(f"/proc/self/fd/{descriptor}", "r", locking=False)
+    finally:
+        os.close(descriptor)
+
+
+def _object(group: Any, name: bytes, where: str = "") -> Any:
+    """Opens what a group holds itself, not what it links to."""
+    from h5py import h5l, h5o
+
+    shown = where or f"its part {name.decode(errors='replace')!r}"
+    if not group.links.exists(name):
+        raise CallboardError(f"{shown} is missing")
+    if group.links.get_info(name).type != h5l.TYPE_HARD:
+        raise CallboardError(f"{shown} is a link, and is not followed")
+    return h5o.open(group, name)
