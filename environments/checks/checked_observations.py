@@ -52,7 +52,7 @@ class CheckedObservations(EnvironmentWrapper):
         except CallboardError as error:
             raise CallboardError(f"environment {name!r}: {error}") from error
         self._has_mask = has_mask(observation)
-        self._bounds = ObservationBounds(observation, name, warn)
+        self._bounds = ObservationBounds(observation, f"environment {name!r}", warn)
         self._choices = []
         if environment.spec.encoding is None:
             leaves = enumerate(tree.flatten_with_path(observation))

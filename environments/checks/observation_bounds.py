@@ -40,12 +40,12 @@ class ObservationBounds:
 
     Args:
       observation: nest of dm_env specs.
-      name: name of the environment, for the warnings.
+      what: what gives the observations, for the warnings, such as `environment 'CartPole-v1'`.
       warn: takes a warning, one line.
     """
 
-    def __init__(self, observation: Nest, name: str, warn: Callable[[str], object] = _logger.warning):
-        self._name = name
+    def __init__(self, observation: Nest, what: str, warn: Callable[[str], object] = _logger.warning):
+        self._what = what
         self._warn = warn
         self._timesteps = 0
         self._parts = [
@@ -82,7 +82,7 @@ class ObservationBounds:
             np.broadcast_to(bound, array.shape[1:])[place[1:]] for bound in (part.spec.minimum, part.spec.maximum)
         )
         self._warn(
-            f"environment {self._name!r} gives {array[place]:g} in its observation"
+            f"{self._what} gives {array[place]:g} in its observation"
             f"{place_text([str(key) for key in part.path])}, outside of the bounds of its space, {low:g} to {high:g}: "
             "correct the bounds, which networks may scale by"
         )

@@ -130,7 +130,7 @@ def _try_agents(
     environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options)
     rng = np.random.default_rng(trial.seed)
     bounds = {
-        agent: ObservationBounds(spec.observation, f"{factory_name(name)}, agent {agent}", warn)
+        agent: ObservationBounds(spec.observation, f"environment {f'{factory_name(name)}, agent {agent}'!r}", warn)
         for agent, spec in environment.specs.items()
     }
     enter("reset")

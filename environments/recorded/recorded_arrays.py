@@ -20,8 +20,6 @@ from ..checks.observation_values import place_text
 from .episode_columns import is_picture
 from .guarded_hdf5 import GuardedArray, GuardedEpisode
 
-_ROUNDING = 1e-5
-"""By how much observations, which stay as they are, may exceed a bound, as those of environments."""
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Modes of pictures by their channels."""
 
@@ -96,10 +94,11 @@ class ArrayReader:
             return array  # Choices have been compared with their numbers of values.
         if spec.dtype.kind == "f":
             refuse_rows(~np.isfinite(array), array, f"the {role}{place_text(place)}", "which is no finite number")
-        refuse_outside(array, spec, role, place, "its space")
-        if isinstance(spec, specs.BoundedArray) and role == "action" and spec.dtype.kind == "f":
-            return np.clip(array, spec.minimum, spec.maximum)  # What rounding has moved.
-        return array
+        if not isinstance(spec, specs.BoundedArray) or role == "observation":
+            return array  # Observations outside of their bounds are learned from, as those of environments.
+        refuse_outside(array, spec, place, "its space")
+        # Clips what rounding has moved.
+        return np.clip(array, spec.minimum, spec.maximum) if spec.dtype.kind == "f" else array
 
     def _pictures(self, found: GuardedArray, space: spaces.Space[Any]) -> np.ndarray:
         """Returns pictures, which a file holds as they are in files of their own: PNG or JPEG."""
@@ -138,23 +137,22 @@ def refuse_rows(wrong: np.ndarray, array: np.ndarray, what: str, why: str) -> No
         raise CallboardError(f"{what} of step {at[0]:,} is {array[at]:g}, {why}")
 
 
-def refuse_outside(array: np.ndarray, spec: specs.Array, role: str, place: Sequence[str], whose: str) -> None:
-    """Raises `CallboardError` for the first element of arrays `[T, ...]` outside of the bounds of their spec.
+def refuse_outside(array: np.ndarray, spec: specs.Array, place: Sequence[str], whose: str) -> None:
+    """Raises `CallboardError` for the first element of actions `[T, ...]` outside of the bounds of their spec.
 
     Args:
-      array: the arrays.
+      array: the actions.
       spec: the spec of one of them.
-      role: `observation` or `action`.
       place: names of the parts that contain it.
       whose: whose bounds these are.
     """
     if not isinstance(spec, specs.BoundedArray):
         return
-    slack = _ROUNDING if role == "observation" else np.finfo(np.float32).eps
+    slack = np.finfo(np.float32).eps
     outside = (array < _with_slack(np.asarray(spec.minimum), -slack)) | (
         array > _with_slack(np.asarray(spec.maximum), slack)
     )
-    refuse_rows(outside, array, f"the {role}{place_text(place)}", f"which is outside of the bounds of {whose}")
+    refuse_rows(outside, array, f"the action{place_text(place)}", f"which is outside of the bounds of {whose}")
 
 
 def _with_slack(bound: np.ndarray, slack: float) -> np.ndarray:

@@ -1,6 +1,5 @@
 """Reads recorded episodes: of a run of ours, or of any Minari data set on this machine."""
 
-import collections
 import contextlib
 import os
 import pathlib
@@ -15,6 +14,7 @@ from ...errors import CallboardError, one_line
 from ...specs import EnvironmentSpec
 from ..batches.encoding import EnvironmentEncoding
 from ..batches.spaces import action_encoding, observation_encoding
+from ..checks.observation_bounds import ObservationBounds
 from .dataset_metadata import METADATA, read_metadata
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari
@@ -138,8 +138,13 @@ class RecordedData:
         self._action_spec = spec.action
 
     def check(self) -> None:
-        """Reads all episodes, but not every picture, and raises `CallboardError` if one does not fit."""
-        collections.deque(self.all_episodes(all_pictures=False), maxlen=0)
+        """Reads all episodes, but not every picture, and raises `CallboardError` if one does not fit.
+
+        Observations outside of the bounds of their space are reported, once per part, as those of environments are.
+        """
+        bounds = ObservationBounds(self.spec.observation, f"the data set {self.name}")
+        for episode in self.all_episodes(all_pictures=False):
+            bounds.look(episode.observation)
 
     def seed(self, index: int) -> int | None:
         """Returns the seed with which the environment of an episode was reset; None if it had none."""
@@ -185,7 +190,7 @@ class RecordedData:
         if self._action_spec is not None:
             leaves = zip(tree.flatten(self._action_spec), tree.flatten_with_path(action), strict=True)
             for spec, (path, leaf) in leaves:
-                refuse_outside(leaf, spec, "action", tuple(map(str, path)), "the environment's space")
+                refuse_outside(leaf, spec, tuple(map(str, path)), "the environment's space")
         return RecordedEpisode(observation, action, reward, bool(terminations[-1]))
 
     @staticmethod
