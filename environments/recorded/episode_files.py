@@ -5,38 +5,45 @@ A data set is a folder:
     NAME-v0/data/metadata.json        spaces, numbers of episodes and steps, environment, versions
     NAME-v0/data/main_data.hdf5       a link to every episode
     NAME-v0/data/parts/00000.hdf5     the episodes themselves
+    NAME-v0/data/lock                 locked by the process that writes
 
-Each file is replaced as a whole, in the order from the last to the first.
+Each of the first three is replaced as a whole, in the order from the last to the first.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
 import re
 import shutil
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...atomic_files import remove_drafts, sync, write_file
 from ...errors import CallboardError
+from ...guarded_files import open_regular, read_regular
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
+from .dataset_metadata import METADATA
 from .episode_columns import EpisodeColumns, check_recordable
+from .guarded_hdf5 import MAIN, PARTS
 from .hdf5_episodes import link_episodes, make_file, read_links, write_episodes
 from .minari_package import MINARI_VERSION, require_minari
 from .native_values import space_of
 
-METADATA, MAIN = "metadata.json", "main_data.hdf5"
-_PARTS = "parts"
+_LOCK = "lock"
 _PART_BYTES = 2**24
 _NAME = re.compile(r"[-_\w]+-v\d+")
 _MEGABYTE = 10**6
 
 
 class EpisodeFiles:
-    """Appends episodes to a data set; one at a time may write to it.
+    """Appends episodes to a data set, to which one process at a time writes: until `close`, or until it has ended.
+
+    In one process, the newest of these is the one that writes.
 
     Args:
       folder: the data set's folder, whose name ends with a version such as `-v0`; made if it does not exist.
@@ -46,7 +53,7 @@ class EpisodeFiles:
 
     Raises:
       CallboardError: Minari is not installed, the name is none of a data set, its files are damaged, or it holds
-        episodes of an environment with other spaces.
+        episodes of an environment with other spaces; or another process writes to it, or a part of it is a link.
     """
 
     def __init__(self, folder: pathlib.Path, spec: EnvironmentSpec, metadata: Mapping[str, Any], limit: float):
@@ -64,8 +71,12 @@ class EpisodeFiles:
         observation, action = space_of(encoding.observation), space_of(encoding.action)
         check_recordable(observation)
         spaces = {"observation_space": serialize_space(observation), "action_space": serialize_space(action)}
-        self._parts = self.path / _PARTS
+        self._parts = self.path / PARTS
+        for directory in (self.path, self._parts):
+            if directory.is_symlink():
+                raise CallboardError(f"{directory} is a symbolic link, through which nothing is written: remove it")
         self._parts.mkdir(parents=True, exist_ok=True)
+        self._writer = _Writer(self.path)
         for directory in (self.path, self._parts):
             remove_drafts(directory)
         self._metadata: dict[str, Any] = {
@@ -93,6 +104,10 @@ class EpisodeFiles:
         """Bytes of all files."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
+    def close(self) -> None:
+        """Lets others write to the data set."""
+        self._writer.close()
+
     def last_number(self, source: str) -> int:
         """Returns the newest number of a source, see `append`; 0 if it is not known."""
         self._settle()
@@ -107,8 +122,9 @@ class EpisodeFiles:
 
         Raises:
           OSError: a file could not be written; either no episode was added, or, if `last_number` says so, all were.
-          CallboardError: the files were damaged meanwhile.
+          CallboardError: the files were damaged meanwhile, or another one writes to them.
         """
+        self._writer.check()
         self._settle()
         if self.nbytes >= self._limit:
             return False
@@ -121,7 +137,7 @@ class EpisodeFiles:
         sources = {**others, **(numbers or {})}
         ids = range(self.total_episodes, self.total_episodes + len(episodes))
         with self._copied(self.path / MAIN) as draft:
-            link_episodes(draft, f"{_PARTS}/{part.name}", first, ids, sources)
+            link_episodes(draft, f"{PARTS}/{part.name}", first, ids, sources)
         self._sources = sources
         self._metadata["total_episodes"] = ids.stop
         self._metadata["total_steps"] += sum(episode.length for episode in episodes)
@@ -144,7 +160,8 @@ class EpisodeFiles:
         # No `file_draft`, which holds a lock for a moment after the replacement: HDF5 would refuse to read the file.
         draft = path.with_name(f"draft-{path.name}")
         begun = time.perf_counter()
-        if path.exists():
+        if os.path.lexists(path):
+            os.close(open_regular(path))
             shutil.copyfile(path, draft)
         else:
             make_file(draft)
@@ -159,13 +176,13 @@ class EpisodeFiles:
     def _read(self, spaces: Mapping[str, str]) -> dict[str, Any]:
         """Returns the metadata of the episodes that there are."""
         file = self.path / METADATA
-        if not file.exists():
+        if not os.path.lexists(file):
             return {"total_episodes": 0, "total_steps": 0}
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(read_regular(file))
             different = [name for name, space in spaces.items() if found[name] != space]
             counts = found["total_episodes"], found["total_steps"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise CallboardError(f"{file} is damaged; remove {self.path.parent} to record anew") from error
         if different or not all(isinstance(count, int) for count in counts):
             raise CallboardError(
@@ -188,9 +205,54 @@ class EpisodeFiles:
             with self._copied(main):
                 pass
         try:
-            total, steps, self._sources = read_links(main, self.total_episodes)
-        except (OSError, KeyError) as error:
+            total, steps, self._sources = read_links(self.path, self.total_episodes)
+        except (OSError, ValueError, KeyError, CallboardError) as error:
             raise CallboardError(f"{main} is damaged; remove {self.path.parent} to record anew") from error
         self._metadata["total_steps"] += steps
         self._metadata["total_episodes"] = total
         write_file(self.path / METADATA, json.dumps(self._metadata))
+
+
+class _Writer:
+    """The right to write to a data set.
+
+    Args:
+      path: the folder with its files.
+
+    Raises:
+      CallboardError: another process has it.
+    """
+
+    _newest: "weakref.WeakValueDictionary[tuple[int, int], _Writer]" = weakref.WeakValueDictionary()
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        status = path.stat()
+        # A node that is restarted in its process may have left one.
+        earlier = self._newest.get((status.st_dev, status.st_ino))
+        if earlier is not None:
+            earlier.close()
+        try:
+            descriptor = open_regular(path / _LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise CallboardError(f"{path / _LOCK} cannot be opened: {error.strerror}") from error
+        self._release = weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.close()
+            raise CallboardError(
+                f"another process writes to the data set {path.parent}: wait until it has ended, or record to another "
+                "folder"
+            ) from error
+        except OSError:
+            pass  # There are file systems without locks.
+        self._newest[status.st_dev, status.st_ino] = self
+
+    def close(self) -> None:
+        self._release()
+
+    def check(self) -> None:
+        """Raises `CallboardError` if it was given up."""
+        if not self._release.alive:
+            raise CallboardError(f"the data set {self._path.parent} is closed, or written to by a later writer")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .episode_columns import EpisodeColumns
+from .guarded_hdf5 import GuardedFiles
 
 _COMPRESSED_BYTES = 2**14
 """Size from which a column is compressed."""
@@ -66,17 +67,19 @@ def link_episodes(path: pathlib.Path, target: str, first: int, ids: range, sourc
         file.attrs[_SOURCES] = json.dumps(dict(list(sources.items())[-_MOST_SOURCES:]))
 
 
-def read_links(path: pathlib.Path, known: int) -> tuple[int, int, dict[str, int]]:
-    """Returns the number of links in a file, the steps of the episodes after the `known` first ones, and the sources.
+def read_links(folder: pathlib.Path, known: int) -> tuple[int, int, dict[str, int]]:
+    """Returns the number of links of a data set, the steps of episodes after the `known` first ones, and the sources.
 
     Raises:
-      OSError: the file is damaged.
-      KeyError: an episode is missing.
+      OSError, ValueError, CallboardError: a file is damaged, or an episode is missing.
     """
-    with _opened(path, "r") as file:
-        total = len(file)
-        steps = sum(int(file[f"episode_{index}"].attrs[_TOTAL_STEPS]) for index in range(known, total))
-        return total, steps, json.loads(file.attrs.get(_SOURCES, "{}"))
+    with GuardedFiles(folder) as files:
+        total = files.entries
+        steps = [files.episode(index).number(_TOTAL_STEPS) for index in range(known, total)]
+        sources = json.loads(files.attributes.get(_SOURCES, "{}"))
+        if None in steps or not isinstance(sources, dict):
+            raise ValueError("its numbers are missing")
+        return total, sum(filter(None, steps)), sources
 
 
 def _opened(path: pathlib.Path, mode: str) -> Any:

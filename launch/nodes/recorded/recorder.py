@@ -79,6 +79,8 @@ class RecorderNode(ReportingNode):
     def finish(self) -> None:
         # Actors, which have ended, have waited for their last answers.
         self._write_waiting()
+        if self._files is not None:
+            self._files.close()
         self.reporter.close()
 
     def collect(self) -> Report:
