@@ -96,6 +96,7 @@ class MixedBatch(BatchedEnvironment):
         self._parts = tuple(parts)
         self._order = np.argsort(np.concatenate([part.rows for part in parts]))
         self._keeps_infos = False
+        self.has_own_seeds = all(part.environment.has_own_seeds for part in parts)
 
     @property
     def spec(self) -> EnvironmentSpec:

@@ -133,6 +133,8 @@ class AtariBatch(BatchedEnvironment):
     previous observation: ALE stops there, as Gymnasium's preprocessing does.
     """
 
+    has_own_seeds = True
+
     def __init__(self, id: str, game: str, seeds: Sequence[int], options: AtariOptions) -> None:
         """Starts B games.
 

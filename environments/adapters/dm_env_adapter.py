@@ -28,6 +28,8 @@ class DmEnvBatch(BatchedEnvironment):
     which is called before a reset.
     """
 
+    has_own_seeds = True
+
     def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
         """Takes ownership of B separate environments; `close` closes them.
 

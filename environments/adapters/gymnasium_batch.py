@@ -36,6 +36,8 @@ class GymnasiumBatch(BatchedEnvironment):
     the task, a mapping, as its `options`.
     """
 
+    has_own_seeds = True
+
     def __init__(self, environments: Sequence[gymnasium.Env], seeds: Sequence[int]) -> None:
         """Takes ownership of B separate environments; `close` closes them.
 

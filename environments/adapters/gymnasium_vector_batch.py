@@ -67,7 +67,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._action = action_encoding(environment.single_action_space)
         self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
-        self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        # Others have one generator, or a list of seeds of which nothing is known.
+        self.has_own_seeds = self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None
         self._hidden_mask: Nest = None
         self._next_infos: list[Any] = no_infos(environment.num_envs)

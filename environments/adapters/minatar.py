@@ -84,6 +84,8 @@ class MinAtarBatch(BatchedEnvironment):
     termination.  Freeway, which ends only by a clock that is not observed, is truncated, as at `max_episode_steps`.
     """
 
+    has_own_seeds = True
+
     def __init__(self, games: Sequence[Any], seeds: Sequence[int], minimal: bool, options: MinAtarOptions) -> None:
         """Takes B games.
 

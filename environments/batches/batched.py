@@ -27,6 +27,9 @@ class BatchedEnvironment(abc.ABC):
     infos: Infos | None = None
     """What the library returned beside the newest timestep; None unless `keep_infos` was called."""
 
+    has_own_seeds: bool = False
+    """Whether the first episode of each environment depends on its own seed alone, not on those of the others."""
+
     @property
     @abc.abstractmethod
     def spec(self) -> EnvironmentSpec:
@@ -134,6 +137,10 @@ class EnvironmentWrapper(BatchedEnvironment):
     @property
     def infos(self) -> Infos | None:  # type: ignore[override]
         return self._environment.infos
+
+    @property
+    def has_own_seeds(self) -> bool:  # type: ignore[override]
+        return self._environment.has_own_seeds
 
     def keep_infos(self) -> None:
         self._environment.keep_infos()

@@ -196,7 +196,9 @@ def _recorded(
     except CallboardError:
         environment.close()
         raise
-    seeds = environment_seeds(experiment.seed, "evaluator", 0, environment.batch_size)
+    seeds: list[int | None] = [None] * environment.batch_size
+    if environment.has_own_seeds:
+        seeds = list(environment_seeds(experiment.seed, "evaluator", 0, len(seeds)))
     chosen = ChosenInfos(infos, environment_text(experiment.env), notify) if infos else None
     recorder = EpisodeRecorder(environment.spec, seeds, files.append, notify, quota, chosen)
     return RecordedEnvironment(environment, recorder)

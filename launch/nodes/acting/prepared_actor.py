@@ -121,8 +121,8 @@ def prepare_actor(
     def make_recorder(name: str) -> EpisodeRecorder:
         layout = run.of_policy(name).layout
         seeds: list[int | None] = [None] * layout.envs_per_actor
-        if len(plan.mapping.policies_of) == 1:
-            # Several agents share the seed of their environment, which is then not theirs alone.
+        if environments.batch.has_own_seeds and len(plan.mapping.policies_of) == 1:
+            # A seed with which nothing is played again is none; that of several agents is not theirs alone.
             seeds = list(environment_seeds(experiment.seed, "actor", first_slot, len(seeds), incarnation))
         sender = EpisodeSender(context, handles.recorders[name])
         return EpisodeRecorder(layout.spec, seeds, sender, context.notify, infos=infos)
