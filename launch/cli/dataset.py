@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...environments.recorded.dataset_summary import DatasetInfo, statistics
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from .command_parser import CommandParser
+
+_MOST_CHOICES = 100
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,8 +28,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="info: print JSON")
     parser.add_argument("--episode", type=int, metavar="N", help="video: number of the episode, from 0 on")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="video: the MP4 file (episode-N.mp4)")
+    parser.add_argument(
+        "--env", metavar="NAME", help="video: the environment that plays the episode again (the recorded one)"
+    )
     known = parser.parse_args(arguments)
-    others = ("episode", "output") if known.what == "info" else ("plot", "json")
+    others = ("episode", "output", "env") if known.what == "info" else ("plot", "json")
     for name in others:
         if getattr(known, name) not in (None, False):
             raise CallboardError(f"--{name} is not for callboard dataset {known.what}: leave it out")
@@ -36,9 +41,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if known.episode is None:
         raise CallboardError("callboard dataset video needs --episode, the number of the episode, from 0 on")
-    from ..datasets.dataset_video import dataset_video
+    from ..datasets.dataset_video import write_video
 
-    print(f"video: {dataset_video(known.dataset, known.episode, known.output)}")
+    video = write_video(known.dataset, known.episode, known.output, known.env)
+    print(f"video: {video.path}")
+    if video.why_graph:
+        print(f"It shows the recorded numbers, because {printable(video.why_graph)}.")
     return 0
 
 
@@ -55,7 +63,7 @@ def _show_info(dataset: str, plot: pathlib.Path | None, as_json: bool) -> None:
     else:
         rows = list(_rows(found))
         width = max(len(name) for name, _ in rows)
-        print("\n".join(f"{name.ljust(width)}  {text}" for name, text in rows))
+        print("\n".join(f"{printable(name).ljust(width)}  {printable(text)}" for name, text in rows))
     if plot is not None:
         from ..datasets.dataset_plots import plot_dataset
 
@@ -85,7 +93,9 @@ def _rows(info: DatasetInfo) -> Iterator[tuple[str, str]]:
         if one.choices is None:
             yield name, _spread(one.values)
         else:
-            yield name, ", ".join(f"{value}: {fraction:.1%}" for value, fraction in enumerate(one.fractions))
+            shown = [f"{value}: {fraction:.1%}" for value, fraction in enumerate(one.fractions[:_MOST_CHOICES])]
+            more = [f"... of {one.choices:,}"] if len(shown) < one.choices else []
+            yield name, ", ".join([*shown, *more])
 
 
 def _spread(values: np.ndarray) -> str:

@@ -30,6 +30,8 @@ def plot_dataset(info: DatasetInfo, path: pathlib.Path) -> None:
     for ended, label in ((info.terminated, "terminated"), (~info.terminated, "cut off")):
         if ended.any():
             order.plot(episodes[ended], info.returns[ended], ".", markersize=3, label=label)
+    for panel, axis in ((order, "x"), (returns, "y"), (lengths, "both")):
+        panel.locator_params(axis=axis, integer=True)
     order.set_xlabel("episode, in the order of recording")
     order.set_ylabel("return")
     if len(episodes):
@@ -44,6 +46,7 @@ def plot_dataset(info: DatasetInfo, path: pathlib.Path) -> None:
             panel.set_ylabel("steps")
         else:
             panel.bar(np.arange(one.choices), one.fractions)
+            panel.locator_params(axis="x", integer=True)
             panel.set_ylabel("fraction of steps")
         panel.set_xlabel(f"action {one.name}".strip())
     if len(info.actions) > len(shown):

@@ -1,10 +1,10 @@
-"""Shows a recorded episode as a video: its own pictures, or those of its environment that plays it again."""
+"""Shows a recorded episode as a video: its own pictures, those of its environment, or a graph of its numbers."""
 
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
@@ -13,34 +13,55 @@ from ...environments import BatchedEnvironment, factory
 from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
 from ...errors import CallboardError
-from ..experiments.recorded_metadata import recorded_environment
+from ..experiments.recorded_metadata import is_harmless, recorded_environment
 from ..trained.video_files import FRAMES_PER_SECOND, even, video_file
+from .episode_graph import episode_frames
 
 _LEAST_SIDE = 256
 """Smaller pictures are enlarged."""
 _TOLERANCE = 1e-4
 
 
+class EpisodeVideo(NamedTuple):
+    """The video of an episode."""
+
+    path: pathlib.Path
+    why_graph: str
+    """Why it shows a graph of the recorded numbers; empty if it shows pictures."""
+
+
 def dataset_video(
-    dataset: str | os.PathLike[str], episode: int, path: str | os.PathLike[str] | None = None
+    dataset: str | os.PathLike[str],
+    episode: int,
+    path: str | os.PathLike[str] | None = None,
+    env: str | None = None,
 ) -> pathlib.Path:
     """Writes a recorded episode as a video, one frame for each observation.
 
     The frames are the first picture in the observations.  Without one, the episode's environment is made, reset with
     the episode's seed, and plays the recorded actions; that its observations are those that were recorded is checked.
+    Where there is no seed, or no environment that may be made, the frames are a graph of the recorded numbers.
 
     Args:
       dataset: a run that has recorded its episodes, the path of a data set, or the name of one in Minari's folder.
       episode: number of the episode, from 0 on.
       path: the MP4 file; None for `episode-N.mp4` in the working directory.
+      env: name of the environment that plays it again; by default the one that the data set names, if it is one of a
+        library that Callboard knows, with options that name no file.
 
     Returns:
       The path of the file.
 
     Raises:
-      CallboardError: there is no such episode; or it has neither pictures nor a seed with which it could be played
-        again, or plays differently.
+      CallboardError: there is no such episode, or it plays differently.
     """
+    return write_video(dataset, episode, path, env).path
+
+
+def write_video(
+    dataset: str | os.PathLike[str], episode: int, path: str | os.PathLike[str] | None, env: str | None
+) -> EpisodeVideo:
+    """Writes a recorded episode as a video, see `dataset_video`."""
     data = open_data(os.fspath(dataset))
     if not 0 <= episode < data.total_episodes:
         raise CallboardError(
@@ -56,11 +77,45 @@ def dataset_video(
         with video_file(path, FRAMES_PER_SECOND) as write:
             for picture in pictures:
                 write(even(_enlarged(picture)))
-        return path
-    with _environment(data, episode) as environment:
-        with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
-            _play(environment, recorded, lambda frame: write(even(frame)), data.name, episode)
-    return path
+        return EpisodeVideo(path, "")
+    named, seed = recorded_environment(data.metadata), data.seed(episode)
+    why = _why_not_played(data, named, seed, env)
+    if not why:
+        assert seed is not None
+        name, options = named if named is not None and env in (None, named[0]) else (env or "", {})
+        try:
+            environment = _made(name, seed, options)
+        except CallboardError as error:
+            if env is not None:
+                raise
+            why = f"its environment cannot be made: {error}"
+        else:
+            with contextlib.closing(environment):
+                with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
+                    _play(environment, recorded, lambda frame: write(even(frame)), data.name, episode)
+            return EpisodeVideo(path, "")
+    with video_file(path, FRAMES_PER_SECOND) as write:
+        for frame in episode_frames(recorded):
+            write(even(frame))
+    return EpisodeVideo(path, why)
+
+
+def _why_not_played(
+    data: RecordedData, named: tuple[str, dict[str, Any]] | None, seed: int | None, env: str | None
+) -> str:
+    """Returns why no environment plays an episode again; empty if one does."""
+    if seed is None:
+        seeded = [str(index) for index in range(data.total_episodes) if data.seed(index) is not None][:5]
+        others = f"; those of episodes {', '.join(seeded)} are known" if seeded else ""
+        return f"it is not known with which seed the episode began{others}"
+    if env is None and named is None:
+        return "the data set names no environment that could play it again: name it with --env"
+    if env is None and not is_harmless(*(named or ("", {}))):
+        return (
+            f"the data set names the environment {named and named[0]!r}, and only those of libraries are made for a "
+            "data set, with options that name no file: name it with --env if you trust it"
+        )
+    return ""
 
 
 def _pictures(observation: Any) -> np.ndarray | None:
@@ -78,35 +133,15 @@ def _enlarged(picture: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(picture.repeat(factor, axis=0).repeat(factor, axis=1))
 
 
-@contextlib.contextmanager
-def _environment(data: RecordedData, episode: int) -> Iterator[BatchedEnvironment]:
+def _made(name: str, seed: int, options: Mapping[str, Any]) -> BatchedEnvironment:
     """Makes the environment of an episode, which its reset begins as the recorded one began."""
-    named, seed = recorded_environment(data.metadata), data.seed(episode)
-    if named is None or seed is None:
-        missing = "names no environment" if named is None else "has no seed of it"
-        seeded = [str(index) for index in range(data.total_episodes) if data.seed(index) is not None][:5]
-        hint = "" if named is None else f"; it has those of {', '.join(seeded)}, ..." if seeded else "; it has none"
-        raise CallboardError(
-            f"episode {episode} cannot be shown: its observations hold no pictures, and to play it again the data set "
-            f"{data.name} {missing}{hint}"
-        )
-    name, options = named
     # Without this, SDL, with which Gymnasium renders, requires a display.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    tries: list[Mapping[str, Any]] = [
-        {"render_mode": "rgb_array", "vectorized": False},
-        {"render_mode": "rgb_array"},
-        {},
-    ]
-    for number, further in enumerate(tries):
-        try:
-            made = factory.make(name, 1, [seed], {**options, **further})
-            break
-        except CallboardError:
-            if number == len(tries) - 1:
-                raise
-    with contextlib.closing(made) as environment:
-        yield environment
+    tries: list[Mapping[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
+    for further in tries:
+        with contextlib.suppress(CallboardError):
+            return factory.make(name, 1, [seed], {**options, **further})
+    return factory.make(name, 1, [seed], options)
 
 
 def _play(

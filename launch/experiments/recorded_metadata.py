@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+import tree
 
 from ... import __version__
 from ...agents.registry import agent_name
+from ...environments import is_of_library
+from ...environments.external.recorded_spaces import RECORDED_PREFIX
+from ...environments.external.simulators import PREFIX as EXTERNAL_PREFIX
 from ...errors import CallboardError
 from ...guarded_files import parse_json
 from ..experiment import Experiment
@@ -16,6 +20,7 @@ from ..processes.package_versions import version_of
 from ..settings import plain
 
 _MARK = "callboard"
+_OF_FILES = (RECORDED_PREFIX, EXTERNAL_PREFIX)
 
 
 def recorded_metadata(experiment: Experiment) -> dict[str, Any]:
@@ -45,6 +50,20 @@ def recorded_environment(metadata: Mapping[str, Any]) -> tuple[str, dict[str, An
             spec = parse_json(spec) if isinstance(spec, str) else None
         name, options = (spec.get("id"), spec.get("kwargs", {})) if isinstance(spec, dict) else (None, {})
     return (name, dict(options)) if isinstance(name, str) and isinstance(options, dict) else None
+
+
+def is_harmless(name: str, options: Mapping[str, Any]) -> bool:
+    """Returns whether an environment may be made for a data set of others that names it.
+
+    It is one of a library that Callboard knows, without code of its own, and its options name no file.
+    """
+    texts = [leaf for leaf in tree.flatten(dict(options)) if isinstance(leaf, str)]
+    if name.startswith(_OF_FILES) or any(set(text) & set("/\\:~") for text in texts):
+        return False
+    try:
+        return is_of_library(name, options)
+    except CallboardError:
+        return False
 
 
 def recorded_seed(metadata: Mapping[str, Any]) -> int | None:

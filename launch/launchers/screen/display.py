@@ -46,8 +46,9 @@ class LineMonitor:
             return
         self._next_line.restart(_LINE_SECONDS)
         self._evaluated = evaluated
-        done, limit, _ = self._progress.counted(status)
-        parts = [f"{done:>9,} of {limit:,} steps" if limit else f"{done:>9,} steps"]
+        done, limit, unit = self._progress.counted(status)
+        unit = unit.removeprefix("environment ")
+        parts = [f"{done:>9,} of {limit:,} {unit}" if limit else f"{done:>9,} {unit}"]
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
         _print_line("  ".join(parts))
 
@@ -167,10 +168,9 @@ class RunProgress:
             fields.append(("elapsed", duration(self._clock() - self._begin)))
         if self._seconds_left:
             fields.append(("time left", duration(self._seconds_left)))
-        fields += [
-            ("steps/s", rate(status["actor/steps_per_second"])),
-            ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
-        ]
+        if status.get("actors") != 0:
+            fields.append(("steps/s", rate(status["actor/steps_per_second"])))
+        fields.append(("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"))
         if "actor/episode_return" in status:
             fields.append(("mean return", self._with_trend(status, "actor/episode_return")))
         if "evaluator/return" in status:

@@ -1,12 +1,17 @@
 """What a user may do after a run: commands that evaluate and continue it, and what does so in Python."""
 
+import contextlib
 import json
 import shlex
 from collections.abc import Sequence
 
+from ....environments.external.recorded_spaces import RECORDED_PREFIX
+from ....environments.recorded import open_data
+from ....errors import CallboardError, printable
 from ...experiment import Experiment
 from ...experiments.checked_run import Run
 from ...experiments.option_parsing import option_name
+from ...experiments.recorded_metadata import is_harmless, recorded_environment
 from ...experiments.stop_conditions import parse_conditions
 from ...nodes.coordination.stopping_rules import setting_that_ended
 from ...run_directory.layout import RunDirectory, is_checkpoint_name
@@ -43,8 +48,20 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
         return (policy, again) if has_policy else (again,)
     limits = [word for name, value in further.items() for word in (option_name(name), _option_value(value))]
     again = shlex.join(["callboard", "train", "--resume", "--run-dir", location, *options, *limits])
-    evaluate = shlex.join(["callboard", "evaluate", location, *(["--checkpoint", checkpoint] if checkpoint else [])])
+    words = ["callboard", "evaluate", location, *(["--checkpoint", checkpoint] if checkpoint else [])]
+    evaluate = shlex.join([*words, *_environment_to_evaluate(run.experiment)])
     return (evaluate, again) if has_policy else (again,)
+
+
+def _environment_to_evaluate(experiment: Experiment) -> list[str]:
+    """Returns the option that names an environment, for a run from recorded episodes alone, which has none."""
+    dataset = str(experiment.env).removeprefix(RECORDED_PREFIX)
+    if dataset == experiment.env or not isinstance(experiment.env, str):
+        return []
+    named = None
+    with contextlib.suppress(CallboardError):
+        named = recorded_environment(open_data(dataset).metadata)
+    return ["--env", printable(named[0]) if named is not None and is_harmless(named[0], {}) else "NAME"]
 
 
 def _settings_to_train_further(experiment: Experiment, reason: str) -> dict[str, object]:
