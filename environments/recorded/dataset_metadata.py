@@ -55,10 +55,10 @@ def read_metadata(path: pathlib.Path) -> Metadata:
         raise CallboardError(f"{METADATA} is no mapping of names to values")
     if found.get("data_format") != "hdf5":
         raise CallboardError(f"its data_format is {found.get('data_format')!r}, and only 'hdf5' is read")
-    numbers = [_count(found, name) for name in ("total_episodes", "total_steps")]
-    if numbers[1] < numbers[0]:
-        raise CallboardError(f"{METADATA} counts {numbers[0]:,} episodes with {numbers[1]:,} steps together")
-    return Metadata(*numbers, *(_space(found, f"{role}_space") for role in ("observation", "action")), found)
+    episodes, steps = _count(found, "total_episodes"), _count(found, "total_steps")
+    if steps < episodes:
+        raise CallboardError(f"{METADATA} counts {episodes:,} episodes with {steps:,} steps together")
+    return Metadata(episodes, steps, _space(found, "observation_space"), _space(found, "action_space"), found)
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -117,7 +117,7 @@ def _elements(space: Any, path: tuple[str, ...]) -> Iterator[int]:
         inner = space["subspaces"]
         parts = inner.items() if kind == "Dict" else enumerate(inner)
         for key, part in parts:
-            if kind == "Dict" and (key in ("", ".") or set(key) & {"/", "\0"}):
+            if kind == "Dict" and (key in ("", ".") or set(str(key)) & {"/", "\0"}):
                 raise CallboardError(f"its part {key!r}{place} has a name that no HDF5 file can hold")
             yield from _elements(part, (*path, str(key)))
         return

@@ -148,7 +148,7 @@ def refuse_outside(array: np.ndarray, spec: specs.Array, place: Sequence[str], w
     """
     if not isinstance(spec, specs.BoundedArray):
         return
-    slack = np.finfo(np.float32).eps
+    slack = float(np.finfo(np.float32).eps)
     outside = (array < _with_slack(np.asarray(spec.minimum), -slack)) | (
         array > _with_slack(np.asarray(spec.maximum), slack)
     )

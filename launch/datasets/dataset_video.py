@@ -38,22 +38,23 @@ def dataset_video(
 ) -> pathlib.Path:
     """Writes a recorded episode as a video, one frame for each observation.
 
-    The frames are the first picture in the observations.  Without one, the episode's environment is made, reset with
-    the episode's seed, and plays the recorded actions; that its observations are those that were recorded is checked.
-    Where there is no seed, or no environment that may be made, the frames are a graph of the recorded numbers.
+      The frames are the first picture in the observations.  Without one, the episode's environment is made, reset with
+      the episode's seed, and plays the recorded actions; that its observations are those that were recorded is checked.
+      Where there is no seed, no environment that may be made, or one that plays differently, the frames are a graph of
+    the recorded numbers.
 
-    Args:
-      dataset: a run that has recorded its episodes, the path of a data set, or the name of one in Minari's folder.
-      episode: number of the episode, from 0 on.
-      path: the MP4 file; None for `episode-N.mp4` in the working directory.
-      env: name of the environment that plays it again; by default the one that the data set names, if it is one of a
-        library that Callboard knows, with options that name no file.
+      Args:
+        dataset: a run that has recorded its episodes, the path of a data set, or the name of one in Minari's folder.
+        episode: number of the episode, from 0 on.
+        path: the MP4 file; None for `episode-N.mp4` in the working directory.
+        env: name of the environment that plays it again; by default the one that the data set names, if it is one of a
+          library that Callboard knows, with options that name no file.
 
-    Returns:
-      The path of the file.
+      Returns:
+        The path of the file.
 
-    Raises:
-      CallboardError: there is no such episode, or it plays differently.
+      Raises:
+        CallboardError: there is no such episode, or `env` plays it differently.
     """
     return write_video(dataset, episode, path, env).path
 
@@ -84,16 +85,15 @@ def write_video(
         assert seed is not None
         name, options = named if named is not None and env in (None, named[0]) else (env or "", {})
         try:
-            environment = _made(name, seed, options)
+            with contextlib.closing(_made(name, seed, options)) as environment:
+                with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
+                    _play(environment, recorded, lambda frame: write(even(frame)))
+            return EpisodeVideo(path, "")
         except CallboardError as error:
             if env is not None:
-                raise
-            why = f"its environment cannot be made: {error}"
-        else:
-            with contextlib.closing(environment):
-                with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
-                    _play(environment, recorded, lambda frame: write(even(frame)), data.name, episode)
-            return EpisodeVideo(path, "")
+                what = f"episode {episode} of the data set {data.name}"
+                raise CallboardError(f"{what} cannot be shown: {error}") from error
+            why = str(error)
     with video_file(path, FRAMES_PER_SECOND) as write:
         for frame in episode_frames(recorded):
             write(even(frame))
@@ -144,13 +144,7 @@ def _made(name: str, seed: int, options: Mapping[str, Any]) -> BatchedEnvironmen
     return factory.make(name, 1, [seed], options)
 
 
-def _play(
-    environment: BatchedEnvironment,
-    recorded: RecordedEpisode,
-    write: Callable[[np.ndarray], None],
-    name: str,
-    episode: int,
-) -> None:
+def _play(environment: BatchedEnvironment, recorded: RecordedEpisode, write: Callable[[np.ndarray], None]) -> None:
     """Plays a recorded episode and passes on a frame for each observation."""
     timestep = environment.reset()
     for time in range(recorded.length + 1):
@@ -163,8 +157,7 @@ def _play(
         )
         if not all(tree.flatten(same)):
             raise CallboardError(
-                f"episode {episode} of the data set {name} cannot be shown: played again, it differs from step {time} "
-                "on; its environment has changed, or is not deterministic"
+                f"played again, it differs from step {time} on; its environment has changed, or is not deterministic"
             )
         write(environment.render())
         if time < recorded.length:

@@ -1,6 +1,7 @@
 """What a data set says of where its episodes come from."""
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -85,8 +86,12 @@ def _gymnasium_spec(experiment: Experiment) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            spec = gymnasium.spec(experiment.env)
-            options = dict(experiment.env_options)
+            spec = copy.deepcopy(gymnasium.spec(experiment.env))  # Otherwise all others would be made so.
+            options = {
+                name: value
+                for name, value in experiment.env_options.items()
+                if name != "vectorized" and not name.startswith("env_")  # Gymnasium does not know ours.
+            }
             limit = options.pop("max_episode_steps", spec.max_episode_steps)
             spec.kwargs = {**spec.kwargs, **options}
             spec.max_episode_steps = limit

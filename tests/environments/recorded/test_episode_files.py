@@ -1,8 +1,14 @@
 """The files of a data set: complete after every write, appended to, limited, and refused where they do not fit."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from dm_env import specs as dm_specs
+from recorded_sets import CARTPOLE
 
 from callboard.environments.recorded import EpisodeFiles, open_data
 from callboard.environments.recorded.episode_columns import EpisodeColumns
@@ -172,3 +178,61 @@ def test_a_reader_is_never_refused_while_episodes_are_written(tmp_path, monkeypa
     monkeypatch.setattr(episode_files.os, "replace", replaced)
     files.append([episode(1, 2)])
     assert seen == [[1], [1], [1, 2]]
+
+
+WRITER = """
+import sys, time
+from recorded_sets import CARTPOLE, cartpole_episode, columns
+from callboard.environments.batches.encoding import encoding_of
+from callboard.environments.recorded import EpisodeFiles
+import pathlib
+files = EpisodeFiles(pathlib.Path(sys.argv[1]), CARTPOLE, {}, 1e9)
+files.append([columns(encoding_of(CARTPOLE), **cartpole_episode(1, 3))])
+print("written", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_one_has_ended_however_it_ends(tmp_path):
+    folder = tmp_path / "a-v0"
+    path = os.pathsep.join(sys.path)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        assert writer.stdout is not None and writer.stdout.readline() == "written\n"
+        with pytest.raises(CallboardError, match="another process writes to the data set .*a-v0: wait until"):
+            EpisodeFiles(folder, CARTPOLE, {}, 1e9)
+        assert open_data(str(folder)).total_episodes == 1
+    finally:
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+    files = EpisodeFiles(folder, CARTPOLE, {}, 1e9)
+    assert files.total_episodes == 1
+
+
+def test_the_newest_writer_of_a_process_is_the_one_that_writes(tmp_path):
+    earlier = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    later = EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
+    with pytest.raises(CallboardError, match="is closed, or written to by a later writer"):
+        earlier.append([episode(1)])
+    assert later.append([episode(1)])
+    later.close()
+    with pytest.raises(CallboardError, match="is closed"):
+        later.append([episode(1)])
+
+
+@pytest.mark.parametrize("name", ["", "parts", "lock", "main_data.hdf5", "metadata.json"])
+def test_nothing_is_written_or_read_through_a_link(tmp_path, name):
+    folder = tmp_path / "a-v0"
+    EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(1)])
+    part = folder / "data" / name
+    part.rename(tmp_path / "moved")
+    part.symlink_to(tmp_path / "moved")
+    before = {file: file.read_bytes() for file in (tmp_path / "moved").rglob("*") if file.is_file()}
+    with pytest.raises((CallboardError, OSError), match="symbolic link|is damaged"):
+        EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(2)])
+    assert {file: file.read_bytes() for file in (tmp_path / "moved").rglob("*") if file.is_file()} == before

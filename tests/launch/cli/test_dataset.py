@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import sys
 
 import imageio.v3 as imageio
 import numpy as np
@@ -9,13 +11,19 @@ import pytest
 from dm_env import specs as dm_specs
 from recorded_sets import CARTPOLE, cartpole_episode, write
 
-from callboard import dataset_video
+from callboard import dataset_info, dataset_video
 from callboard.launch.cli.command import main
+from callboard.launch.datasets import dataset_plots
 from callboard.specs import EnvironmentSpec
 
 pytest.importorskip("minari")
 
 METADATA = {"algorithm_name": "ppo", "callboard": {"environment": "CartPole-v1", "environment_options": {}, "seed": 5}}
+
+
+def named(environment, **options):
+    """Metadata of an environment of somebody else."""
+    return {"callboard": {"environment": environment, "environment_options": options}}
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +64,8 @@ def test_a_video_shows_every_observation_of_the_episode_as_its_environment_plays
     ("words", "problem"),
     [
         (["--episode", "4"], "there is no episode 4 in the data set .*which has 4; they are numbered from 0"),
-        (["--episode", "2"], "hold no pictures, and to play it again the data set .* has no seed of it.* 0, 1, 3"),
-        (["--episode", "3"], "differs from step 2 on"),
+        (["--episode", "3", "--env", "CartPole-v1"], "cannot be shown: played again, it differs from step 2 on"),
+        (["--episode", "0", "--env", "CartPole-v9"], "cannot be shown: .*CartPole-v9"),
         (["--episode", "0", "--output", "one.gif"], "ends in .mp4, not 'one.gif'"),
         ([], "callboard dataset video needs --episode"),
         (["--episode", "0", "--json"], "--json is not for callboard dataset video"),
@@ -69,6 +77,71 @@ def test_what_cannot_be_shown_is_refused_in_one_line(cartpole, words, problem, c
     assert main(["dataset", "video", cartpole, *words]) == 2
     assert re.search(problem, capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("episode", "metadata", "why"),
+    [
+        (2, METADATA, "it is not known with which seed the episode began; those of episodes 0, 1, 3 are known."),
+        (3, METADATA, "played again, it differs from step 2 on"),
+        (0, {}, "the data set names no environment that could play it again: name it with --env"),
+        (0, named("planted:Environment"), "names the environment 'planted:Environment', and only those of libraries"),
+        (0, named("gymnasium:planted:X-v0"), "only those of libraries"),
+        (0, named("recorded:/etc"), "only those of libraries"),
+        (0, named("external:/etc/passwd"), "only those of libraries"),
+        (0, named("CartPole-v1", env_wrappers=["planted:Wrapper"]), "only those of libraries"),
+        (0, named("Hopper-v5", xml_file="./planted.xml"), "only those of libraries are made .* that name no file"),
+        (0, named("Nowhere-v1"), "Nowhere"),
+        (0, named("CartPole-v1", nothing=3), "nothing"),
+    ],
+)
+def test_a_graph_is_shown_where_no_environment_plays_the_episode_again(
+    cartpole, episode, metadata, why, tmp_path, capsys, monkeypatch
+):
+    """Nothing is imported that metadata name: who has recorded them may be anybody."""
+    (tmp_path / "planted.py").write_text("open('mark', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(cartpole, tmp_path / "set-v0")
+    file = tmp_path / "set-v0" / "data" / "metadata.json"
+    found = {key: value for key, value in json.loads(file.read_text()).items() if key != "callboard"}
+    file.write_text(json.dumps({**found, **metadata}))
+    assert main(["dataset", "video", "set-v0", "--episode", str(episode), "--output", "one.mp4"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(f"It shows the recorded numbers, because .*{why}", printed)
+    frames = imageio.imread("one.mp4", plugin="pyav")
+    assert frames.shape[1:] == (6 * 48, 640, 3) and frames.shape[0] == {0: 7, 2: 4, 3: 5}[episode]
+    assert np.abs(frames[0].astype(int) - frames[-1]).max() > 100
+    assert not (tmp_path / "mark").exists() and "planted" not in sys.modules
+
+
+def test_an_environment_that_is_named_plays_an_episode_again(cartpole, tmp_path, capsys):
+    assert (
+        main(["dataset", "video", cartpole, *f"--episode 0 --env CartPole-v1 --output {tmp_path}/a.mp4".split()]) == 0
+    )
+    assert capsys.readouterr().out == f"video: {tmp_path}/a.mp4\n"
+    assert imageio.imread(tmp_path / "a.mp4", plugin="pyav").shape[1:] == (400, 600, 3)
+
+
+def test_texts_of_others_are_printed_without_control_codes(cartpole, tmp_path, capsys):
+    shutil.copytree(cartpole, tmp_path / "set-v0")
+    file = tmp_path / "set-v0" / "data" / "metadata.json"
+    text = "\x1b]0;title\x07x\nfolder  /forged"
+    changes = {"algorithm_name": text, "callboard": {"environment": text}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    assert main(["dataset", "info", str(tmp_path / "set-v0")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable() and "\nfolder  /forged" not in printed
+    assert r"recorded by  \x1b]0;title\x07x\nfolder  /forged" in printed
+
+
+def test_choices_have_whole_numbers_at_their_axis(cartpole, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        "callboard.launch.datasets.dataset_plots.write_plot", lambda picture, path: shown.append(picture)
+    )
+    dataset_plots.plot_dataset(dataset_info(cartpole), tmp_path / "plot.png")
+    of_actions = shown[0].axes[3]
+    assert all(tick == round(tick) for tick in of_actions.get_xticks())
 
 
 def test_pictures_in_the_observations_are_shown(tmp_path):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -48,7 +49,29 @@ def test_a_run_records_every_episode_that_has_ended(recorded):
         assert episode.terminations.tolist() == [False] * (len(episode) - 1) + [True]
         # CartPole's reward is 1 for every step, and a new episode begins near the middle.
         assert episode.rewards.sum() == len(episode) and np.abs(episode.observations[0]).max() < 0.05
-    assert sum("seed" in one for one in found.storage.get_episode_metadata(range(found.total_episodes))) == 4
+    # The vector form of CartPole has one generator for all environments, so that no seed begins an episode again.
+    assert not any("seed" in one for one in found.storage.get_episode_metadata(range(found.total_episodes)))
+
+
+def test_seeds_begin_the_same_episodes_again(tmp_path):
+    settings = {"replay.min_size": 100, "replay.samples_per_insert": 1.0, "replay.size": 1000}
+    experiment = experiment_of(
+        "bc",
+        tmp_path,
+        max_steps=200,
+        record_episodes=True,
+        agent_settings=settings,
+        env_options={"vectorized": False, "max_episode_steps": 30},
+    )
+    assert run(experiment, "inline").exit_code == 0
+    found = minari.MinariDataset(str(RunDirectory(tmp_path).recorded / "data"))
+    environment = found.recover_environment()
+    assert environment.spec.max_episode_steps == 30 and gymnasium.spec("CartPole-v1").max_episode_steps == 500
+    seeds = [one.get("seed") for one in found.storage.get_episode_metadata(range(found.total_episodes))]
+    assert sum(seed is not None for seed in seeds) == 4
+    for episode, seed in zip(found, seeds, strict=True):
+        if seed is not None:
+            assert np.allclose(environment.reset(seed=int(seed))[0], episode.observations[0])
 
 
 def test_a_run_without_actors_learns_from_them_with_all_of_them_in_replay(recorded, tmp_path):
