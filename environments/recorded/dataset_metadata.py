@@ -1,4 +1,4 @@
-"""What the metadata of a data set say, which a stranger may have written: numbers, spaces, and what is named.
+"""The metadata of a data set, which a stranger may have written: numbers, spaces, and names.
 
 Minari's own reader makes the environment that the metadata name where they have no spaces, which calls any function.
 So the spaces are required, and read here.

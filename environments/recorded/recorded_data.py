@@ -79,7 +79,7 @@ class RecordedData:
             )
             self.spec: EnvironmentSpec = self._encoding.spec()
             with GuardedFiles(path) as files:
-                # Whoever was killed may have left more than were counted.
+                # A writer that was killed may have left more than were counted.
                 if files.entries < self.total_episodes:
                     raise CallboardError(
                         f"its metadata count {self.total_episodes:,} episodes, and {MAIN} holds {files.entries:,}"
@@ -179,7 +179,7 @@ class RecordedData:
         inside = np.flatnonzero(terminations[:-1] | truncations[:-1])
         if len(inside):
             raise CallboardError(
-                f"it ends at step {inside[0]:,} of {length:,}, and goes on: divide it into episodes that end with "
+                f"it ends at step {inside[0]:,} of {length:,}, and continues: divide it into episodes that end with "
                 "their last step, each with its last observation"
             )
         reader = ArrayReader(arrays, length, all_pictures)

@@ -21,7 +21,7 @@ def episode_frames(episode: RecordedEpisode) -> Iterator[np.ndarray]:
     from PIL import Image, ImageDraw
 
     rows = [*_numbers("observation", episode.observation), *_numbers("action", episode.action)]
-    # A reward, as an action, follows the observation at which it is drawn.
+    # A reward, as an action, follows the observation at which it is shown.
     rows = [*rows[: _MOST_ROWS - 1], ("reward", episode.reward)]
     picture = Image.new("RGB", (_WIDTH, _ROW_HEIGHT * len(rows)), "white")
     draw = ImageDraw.Draw(picture)

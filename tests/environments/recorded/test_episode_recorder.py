@@ -1,5 +1,6 @@
 """Recording: which steps are episodes, what a Minari data set then holds, and what a reader makes of it."""
 
+import contextlib
 import threading
 import time
 
@@ -10,6 +11,7 @@ from gymnasium import spaces
 
 from callboard.data import Timestep
 from callboard.deadlines import wait_until
+from callboard.environments import make
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.recorded import EpisodeFeed, EpisodeFiles, EpisodeRecorder, open_data
@@ -203,3 +205,20 @@ def test_many_small_blocks_may_wait_for_the_recording_thread_but_few_large_ones(
     assert large.is_alive(), "it has not waited"
     assert [waiting.get(10) for _ in range(52)] == [[number] for number in range(52)]
     assert waiting.get(0) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "own"),
+    [
+        ("CartPole-v1", {}, False),
+        ("CartPole-v1", {"vectorized": False}, True),
+        ("Pendulum-v1", {}, True),
+        (["Pendulum-v1", "Pendulum-v1"], {}, True),
+    ],
+)
+def test_seeds_are_those_of_single_environments_if_they_have_generators_of_their_own(env, options, own):
+    with contextlib.closing(make(env, 2, [5, 6], options)) as environment:
+        assert environment.has_own_seeds is own
+        batch = environment.reset().observation
+    with contextlib.closing(make(env, 2, [5, 99], options)) as environment:
+        assert np.array_equal(batch[0], environment.reset().observation[0]) is own

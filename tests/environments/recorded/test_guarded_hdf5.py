@@ -145,7 +145,7 @@ def test_metadata_that_cannot_be_used_are_refused(data, change, problem):
 
 
 @pytest.mark.parametrize("change", [{"callboard": [1]}, {"callboard": {"environment_options": "x"}}, {"env_spec": [2]}])
-def test_what_metadata_say_of_the_environment_may_be_anything(data, change):
+def test_entries_about_the_environment_may_be_anything(data, change):
     from callboard import dataset_info
 
     file = data / "metadata.json"
@@ -191,8 +191,8 @@ def test_the_environment_that_metadata_name_is_not_made(data, tmp_path):
         ("actions", np.array([0, 7, 0]), "the action is 7, which is outside of its space, 0 to 1: .* or the action"),
         ("actions", np.array([0.0, 0.5, 0.0]), "actions is of type float64"),
         ("actions", np.zeros(4, np.int64), r"actions has the shape \(4,\), and needs \(3,\)"),
-        ("terminations", np.array([True, False, False]), "it ends at step 0 of 3, and goes on"),
-        ("truncations", np.array([False, True, True]), "it ends at step 1 of 3, and goes on"),
+        ("terminations", np.array([True, False, False]), "it ends at step 0 of 3, and continues"),
+        ("truncations", np.array([False, True, True]), "it ends at step 1 of 3, and continues"),
         ("terminations", np.array([0, 0, 2]), "terminations holds other numbers than 0 and 1"),
         ("terminations", np.array([0.1, 0.2, 0.3]), "terminations is float64"),
         ("truncations", None, "truncations is missing"),

@@ -1,8 +1,11 @@
 """`callboard dataset`: numbers, plots and videos of recorded episodes."""
 
 import json
+import pathlib
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 
 import imageio.v3 as imageio
@@ -141,7 +144,7 @@ def test_choices_have_whole_numbers_at_their_axis(cartpole, tmp_path, monkeypatc
     )
     dataset_plots.plot_dataset(dataset_info(cartpole), tmp_path / "plot.png")
     of_actions = shown[0].axes[3]
-    assert all(tick == round(tick) for tick in of_actions.get_xticks())
+    assert all(place == round(place) for place in of_actions.get_xticks())
 
 
 def test_pictures_in_the_observations_are_shown(tmp_path):
@@ -162,3 +165,29 @@ def test_pictures_in_the_observations_are_shown(tmp_path):
     frames = imageio.imread(video, plugin="pyav")
     assert frames.shape == (4, 320, 288, 3)
     assert [round(float(frame.mean()), -1) for frame in frames] == [0, 0, 200, 0]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_work_as_they_are_written(tmp_path):
+    """Also the evaluation that a run from these data alone proposes at its end."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "guides" / "recorded_data.md").read_text()
+    recording = page.split("## Recording")[1].split("```\n")[1]
+    looking = page.split("## Looking at it")[1].split("```\n")[1]
+    commands = [*f"{recording}{looking}".replace("\\\n", "").splitlines()]
+    assert [command.split()[1] for command in commands] == ["train", "dataset", "dataset", "train", "dataset"]
+    learning = "callboard train bc --dataset runs/ppo --actors 0 --max-learner-steps 20 --run-dir runs/bc"
+    printed = [_printed(command, tmp_path) for command in [*commands, learning]]
+    assert "It shows the recorded numbers, because it is not known with which seed" in printed[2]
+    assert printed[4].splitlines() == ["video: played.mp4"]
+    assert imageio.imread(tmp_path / "episode.mp4", plugin="pyav").shape[1:] == (6 * 48, 640, 3)
+    assert imageio.imread(tmp_path / "played.mp4", plugin="pyav").shape[1:] == (400, 600, 3)
+    (evaluation,) = [line.strip() for line in printed[5].splitlines() if "callboard evaluate" in line]
+    assert "--env CartPole-v1" in evaluation
+    assert "mean " in _printed(f"{evaluation} --episodes 2", tmp_path)
+
+
+def _printed(command, folder):
+    words = [sys.executable, "-m", *shlex.split(command)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr

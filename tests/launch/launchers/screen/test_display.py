@@ -93,6 +93,13 @@ def test_lines_are_compact(capsys):
     )
 
 
+def test_a_run_without_actors_shows_learner_steps_alone(capsys):
+    status = {**STATUS, "actors": 0, "learner_steps": 20, "max_learner_steps": 300}
+    LineMonitor(1000).status(status)
+    printed = capsys.readouterr().out
+    assert "20 of 300 learner steps  learner steps/s 2.0" in printed and " steps  steps/s" not in printed
+
+
 def test_the_live_display_shows_sentences():
     screen = io.StringIO()
     monitor = LiveMonitor(Console(file=screen, force_terminal=True, width=120), 1000)

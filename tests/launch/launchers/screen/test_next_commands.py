@@ -5,6 +5,7 @@ import pathlib
 import shlex
 
 import pytest
+from recorded_sets import CARTPOLE, cartpole_episode, write
 from untrained_runs import write_run
 
 import callboard
@@ -81,6 +82,19 @@ def test_a_policy_is_evaluated_where_there_is_one(steps, best, tmp_path, monkeyp
     for arguments in evaluations:
         assert evaluate.main([*arguments, "--episodes", "1"]) == 0
         assert "mean 7.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("named", "env"), [("CartPole-v1", "CartPole-v1"), ("planted:Environment", "NAME"), (None, "NAME")]
+)
+def test_a_run_from_recorded_episodes_alone_is_evaluated_in_an_environment_that_is_named(named, env, tmp_path):
+    pytest.importorskip("minari")
+    metadata = {} if named is None else {"callboard": {"environment": named}}
+    dataset = write(tmp_path / "set-v0", CARTPOLE, [cartpole_episode(1, 3)], metadata)
+    run = make_run(tmp_path / "x", env=f"recorded:{dataset}")
+    (run.directory.checkpoints / "000000000040").mkdir(parents=True)
+    evaluation, _ = next_commands(run, "runs/x", Outcome(reason=ENDS[1][0]), ())
+    assert evaluation == f"callboard evaluate runs/x --checkpoint latest --env {env}"
 
 
 def test_a_run_whose_environment_only_the_script_has_is_continued_by_the_script(tmp_path):

@@ -1,6 +1,7 @@
 """Runs that record their episodes, and runs that learn from them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 
 minari = pytest.importorskip("minari")
+h5py = pytest.importorskip("h5py")
 
 
 def experiment_of(agent, directory, **settings):
@@ -53,6 +55,7 @@ def test_a_run_records_every_episode_that_has_ended(recorded):
     assert not any("seed" in one for one in found.storage.get_episode_metadata(range(found.total_episodes)))
 
 
+@pytest.mark.slow
 def test_seeds_begin_the_same_episodes_again(tmp_path):
     settings = {"replay.min_size": 100, "replay.samples_per_insert": 1.0, "replay.size": 1000}
     experiment = experiment_of(
@@ -210,3 +213,13 @@ def test_a_share_of_each_batch_is_of_demonstrations_while_actors_play(start, rec
     # As many as without demonstrations.
     items = 2000 / (5 if agent == "r2d2" else 1)
     assert rows[-1]["learner_steps"] == pytest.approx((items - 20) / 8, rel=0.15)
+
+
+def test_data_that_do_not_fit_are_refused_before_the_run(recorded, tmp_path):
+    shutil.copytree(RunDirectory(recorded).recorded, tmp_path / "set-v0")
+    with h5py.File(tmp_path / "set-v0" / "data" / "parts" / "00000.hdf5", "a") as part:
+        part["3/rewards"][0] = np.nan
+    experiment = experiment_of("bc", tmp_path / "run", actors=0, dataset=str(tmp_path / "set-v0"), max_learner_steps=20)
+    with pytest.raises(CallboardError, match="episode 3 of the data set .*set-v0: the reward of step 0 is nan"):
+        run(experiment, "inline")
+    assert not (tmp_path / "run").exists()
