@@ -44,6 +44,7 @@ class RunningNormalizer(tf.Module):
         self._means = [variable(tf.zeros(shape), "mean") for shape in shapes]
         self._variances = [variable(tf.ones(shape), "variance") for shape in shapes]
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, observation: Nest) -> Nest:
         """Normalizes observations `[..., *shape]` and clips them to ten standard deviations."""
         leaves = tree.flatten(observation)
@@ -64,6 +65,7 @@ class RunningNormalizer(tf.Module):
             observation,
         )
 
+    @tf.autograph.experimental.do_not_convert
     def divide_by_deviation(self, observation: Nest) -> Nest:
         """Scales observations `[..., *shape]` to unit variance, without centering or clipping them."""
         leaves = tree.flatten(observation)
@@ -71,6 +73,7 @@ class RunningNormalizer(tf.Module):
             leaves[index] = tf.cast(leaves[index], self._dtype) * self._scale(variance)
         return tree.unflatten_as(observation, leaves)
 
+    @tf.autograph.experimental.do_not_convert
     def update(self, observation: Nest, leading: int = 2, weight: tf.Tensor | None = None) -> None:
         """Updates the statistics with a batch, over all replicas.
 

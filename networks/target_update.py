@@ -47,6 +47,7 @@ def move_weights(source: tf.Module, target: tf.Module, rate: Any) -> None:
     _update(source, target, lambda new, old: old.assign_add(tf.cast(rate, old.dtype) * (new - old)))
 
 
+@tf.autograph.experimental.do_not_convert
 def _update(source: tf.Module, target: tf.Module, assign: Any, due: tf.Tensor | None = None) -> None:
     pairs = list(zip(source.variables, target.variables, strict=True))
     for new, old in pairs:

@@ -94,6 +94,7 @@ def take_along_time(x: Nest, index: Any) -> Nest:
     return tree.map_structure(lambda leaf: tf.gather_nd(leaf, where), x)
 
 
+@tf.autograph.experimental.do_not_convert
 def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], valid: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
     """Adds up consecutive transitions; returns the number of steps in each sum, and `NStep` without its index."""
     zeros = tf.zeros_like(rewards[0])

@@ -92,6 +92,7 @@ class ActionParts:
         rows = self.choice_rows(legal)
         return rows | (exists & ~tf.reduce_any(rows, axis=-1, keepdims=True))
 
+    @tf.autograph.experimental.do_not_convert
     def to_environment(self, chosen: Chosen) -> Nest:
         """Maps flat actions to a nest of arrays `[..., *shape]` in the environment's dtypes and within its bounds."""
         leaves, parts = [], iter(self.parts)
@@ -106,6 +107,7 @@ class ActionParts:
             next(itertools.islice(parts, count - 1, count - 1), None)
         return tree.unflatten_as(self._action, leaves)
 
+    @tf.autograph.experimental.do_not_convert
     def choices(self, action: Nest) -> Any:
         """Returns the discrete choices of actions of the environment, int32 `[..., K]`; `()` if there are none."""
         flat = [
@@ -115,6 +117,7 @@ class ActionParts:
         ]
         return tf.concat([tf.cast(value, tf.int32) for value in flat], axis=-1) if flat else ()
 
+    @tf.autograph.experimental.do_not_convert
     def unit_numbers(self, action: Nest, dtype: Any) -> Any:
         """Returns the numbers of actions of the environment, scaled to [-1, 1], `[..., D]`; `()` if there are none."""
         flat = [
