@@ -222,3 +222,25 @@ def test_an_exported_policy_plays_as_the_page_shows(tmp_path):
 def test_the_loop_on_ray_runs(tmp_path):
     (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/ray_loop.md")
     call(["-c", snippet.text], tmp_path)
+
+
+def own_loop():
+    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/guides/own_loop.md")
+    return snippet.text
+
+
+def test_the_loop_of_ones_own_is_short_and_its_page_lists_the_modules():
+    modules = re.findall(r"^from (callboard[.\w]*) import", own_loop(), re.MULTILINE)
+    page = (ROOT / "docs/guides/own_loop.md").read_text()
+    assert len(own_loop().splitlines()) <= 80
+    assert len(re.findall(r"^\| `callboard\.", page, re.MULTILINE)) == 5
+    missing = [name for name in modules if name != "callboard" and not re.search(rf"`{name}`|`{name}\.", page)]
+    of_packages = [name for name in missing if f"`{'.'.join(name.split('.')[:2])}`" not in page]
+    assert not of_packages
+
+
+@pytest.mark.slow
+def test_the_loop_of_ones_own_learns(tmp_path):
+    printed = call(["-c", own_loop()], tmp_path)
+    first, last = map(int, re.search(r"first 20 episodes (\d+), of the last 20 (\d+)", printed).groups())
+    assert last > 2 * first

@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 def start_server(
     tables: Sequence[reverb.Table],
     port: int | None,
-    directory: pathlib.Path,
+    directory: str | pathlib.Path,
     restore: bool = True,
     notify: Callable[[str], None] = _logger.warning,
     restore_further: Callable[[reverb.Server, pathlib.Path], None] | None = None,
@@ -35,6 +35,7 @@ def start_server(
     Raises:
       CallboardError: the checkpoint was made with settings that differ from those of `tables`.
     """
+    directory = pathlib.Path(directory)
     written, restored = prepare_directory(directory, tables, restore, notify)
     checkpointer = checkpointers.DefaultCheckpointer(
         path=str(written), fallback_checkpoint_path=None if restored is None else str(restored)
