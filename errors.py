@@ -88,6 +88,17 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def check_text(name: object, what: str) -> None:
+    """Raises `CallboardError` if a user's name is text that no file can hold, such as part of a letter.
+
+    Args:
+      name: the name.
+      what: what has it, for the message, such as `team.py has the agent`.
+    """
+    if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
+
+
 def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") -> CallboardError:
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 

@@ -4,6 +4,7 @@ import pytest
 
 from callboard.errors import (
     CallboardError,
+    check_text,
     nearest,
     one_line,
     printable,
@@ -66,3 +67,15 @@ def test_names_that_share_words_alone_are_not_similar(written, known):
 def test_a_text_with_control_codes_is_shown_in_one_line():
     assert printable("a\x1b[2J\nb\x9b\x07ü漢") == "a\\x1b[2J\\nb\\x9b\\x07ü漢"
     assert printable_lines("a\x1b\nb\r") == "a\\x1b\nb\\r"
+
+
+@pytest.mark.parametrize("name", ["größe", "a b", "quo'te\"", "../up", "", "x" * 300, "esc\x1b[2J\n", "null\x00"])
+def test_a_name_that_is_text_is_accepted_and_printed_in_one_line(name):
+    check_text(name, "the team has the agent")
+    assert printable(name).isprintable()
+
+
+def test_a_name_that_is_no_text_is_refused_in_one_line():
+    with pytest.raises(CallboardError, match=r"^the team has the agent 'a\\ud800', which is no text") as caught:
+        check_text("a\ud800", "the team has the agent")
+    assert str(caught.value).isprintable()

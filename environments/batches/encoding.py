@@ -16,7 +16,7 @@ import tree
 from dm_env import specs
 
 from ...data import Nest
-from ...errors import CallboardError
+from ...errors import CallboardError, check_text
 from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
 from ..checks.observation_values import as_choices, as_integers, place_text
 
@@ -273,8 +273,7 @@ def check_keys(keys: Iterable[Any], what: str) -> None:
     """
     keys = list(keys)
     for key in keys:
-        if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
-            raise CallboardError(f"{what} has the key {key!r}, which is no text in UTF-8: rename it")
+        check_text(key, f"{what} has the key")
     try:
         sorted(keys)
     except TypeError as error:

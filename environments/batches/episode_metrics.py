@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, check_text, unknown
 from .infos import Info
 from .sought_infos import SoughtInfos, found, is_key, repeated
 
@@ -42,6 +42,7 @@ def parse_episode_metrics(texts: str | Sequence[str]) -> tuple[EpisodeMetric, ..
         key, *options = (part.strip() for part in text.split(":"))
         if not is_key(key):
             raise CallboardError(f"episode_metrics: {text!r} names no key of the environment's info")
+        check_text(key, "episode_metrics has the key")
         for option in options:
             if option not in (_SUM, _FINAL, _HISTOGRAM):
                 raise unknown(f"option of the episode metric {key!r}:", option, (_SUM, _FINAL, _HISTOGRAM))

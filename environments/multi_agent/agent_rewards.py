@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, check_text, unknown
 
 
 class AgentRewards:
@@ -19,7 +19,7 @@ class AgentRewards:
       agents: the environment's own names of its agents, by the names that Callboard uses.
 
     Raises:
-      CallboardError: two agents have the same name as text.
+      CallboardError: two agents have the same name as text, or the name of one is no text in UTF-8.
     """
 
     def __init__(self, name: str, agents: Iterable[Any]):
@@ -27,6 +27,8 @@ class AgentRewards:
         self.ids = {str(agent): agent for agent in agents}
         if len(self.ids) < len(agents):
             raise CallboardError(f"{name} has agents that have the same name as text: {agents!r}; rename one of them")
+        for agent in self.ids:
+            check_text(agent, f"{name} has the agent")
         self._name = name
         self._known = set(agents)
         self._kept: dict[str, float] = {}

@@ -18,6 +18,7 @@ Every combination is a cell, with a run for each seed.  An environment may name 
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ from .comparison import ComparisonSettings
 from .run_series import Cell, recipe_of
 
 _MOST_RUNS = 10_000
+_MOST_BYTES = 255
+"""Bytes in a name of a directory, in most file systems."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +235,11 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
     cells: dict[str, StudyCell] = {}
     runs = 0
     for cell in _cells(study, options, only):
+        if len(os.fsencode(cell.name)) > _MOST_BYTES:
+            raise CallboardError(
+                f"the directory of {cell.name[:40]!r}... would have {len(os.fsencode(cell.name))} bytes in its name, "
+                f"more than the {_MOST_BYTES} of file systems: give agent, environment or variant a shorter name"
+            )
         if cell.name.lower() in cells:
             raise CallboardError(f"two combinations are named {cell.name!r}; give one of them another name")
         cells[cell.name.lower()] = cell

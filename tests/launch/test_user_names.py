@@ -9,9 +9,13 @@ from gymnasium import spaces
 from callboard import Experiment, load_policy, run
 from callboard.agents.ppo import Ppo
 from callboard.environments.batches.encoding import EnvironmentEncoding
+from callboard.environments.batches.episode_metrics import parse_episode_metrics
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
+from callboard.environments.multi_agent.agent_rewards import AgentRewards
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
+from callboard.launch.comparison.study_definition import cells_of, parse_study
+from callboard.launch.nodes.episodes.callback_calls import _checked
 from callboard.launch.serving.wire_format import WireFormat, parse_body
 
 NAMES = {
@@ -92,3 +96,20 @@ def test_a_run_is_trained_saved_loaded_exported_and_evaluated(names, tmp_path, m
     for command in (["ls", str(tmp_path)], ["compare", str(directory)]):
         assert main(command) == 0
     assert "\x1b[2J" not in capsys.readouterr().out
+
+
+def test_names_of_agents_and_metrics_that_are_no_text_are_refused():
+    for make in (
+        lambda: AgentRewards("team", ["a\ud800", "b"]),
+        lambda: parse_episode_metrics(["a\ud800"]),
+        lambda: _checked({"a\ud800": 1.0}),
+    ):
+        with pytest.raises(CallboardError, match=r"'a\\ud800', which is no text in UTF-8: rename it"):
+            make()
+
+
+def test_a_name_in_a_study_that_is_too_long_for_a_directory_is_refused():
+    study = {"agents": [{"agent": "ppo", "name": "日" * 86}], "environments": ["CartPole-v1"], "seeds": [1]}
+    with pytest.raises(CallboardError, match=r"more than the 255 of file systems: give agent") as caught:
+        cells_of(parse_study(study))
+    assert str(caught.value).isprintable()

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....callback_settings import make_callbacks, overridden
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
+from ....errors import check_text
 from ...experiments.checked_run import Run
 from ..reports.reporting import Reporter
 
@@ -83,6 +84,7 @@ def _checked(metrics: Any) -> dict[str, float]:
 
     Raises:
       TypeError: they are not numbers by name.
+      CallboardError: a name is no text in UTF-8.
     """
     if metrics is None:
         return {}
@@ -91,4 +93,5 @@ def _checked(metrics: Any) -> dict[str, float]:
     for name, value in metrics.items():
         if not isinstance(name, str) or not isinstance(value, numbers.Real):
             raise TypeError(f"it returned the metric {name!r} with the value {value!r}, not a number by name")
+        check_text(name, "it returned the metric")
     return {name: float(value) for name, value in metrics.items()}

@@ -1,6 +1,9 @@
 """Settings of a policy server: what follows from them, and what a run with one cannot have."""
 
 import pathlib
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -77,3 +80,25 @@ def test_launchers(launcher, fits):
         return
     with pytest.raises(CallboardError, match="could serve policy_server"):
         make_launcher(launcher).check(experiment)
+
+
+IN_USE = """
+import sys
+from callboard.errors import CallboardError
+from callboard.launch.cli.train import main
+try:
+    main(sys.argv[1:])
+except CallboardError as error:
+    print(error, "tensorflow" in sys.modules)
+"""
+
+
+def test_an_address_in_use_is_reported_before_tensorflow_is_imported(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        options = ["ppo", "--policy-server", f"127.0.0.1:{port}", "--spaces", SPACES, "--run-dir", "run"]
+        command = [sys.executable, "-c", IN_USE, *map(str, options)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert f"cannot listen at 127.0.0.1:{port}: Address already in use; choose another" in done.stdout, done.stderr
+    assert done.stdout.endswith(" False\n")
+    assert not (tmp_path / "run").exists()
