@@ -23,7 +23,7 @@ def is_by_command() -> bool:
     return _by_command > 0
 
 
-def argument(name: str, value: str | bool = True) -> str:
+def argument(name: str, value: str | bool | int = True) -> str:
     """Returns how the caller gives an argument of a run: `--resume` or `resume=True`.
 
     Args:
@@ -31,6 +31,6 @@ def argument(name: str, value: str | bool = True) -> str:
       value: its value, such as `threads`: `--launcher threads` or `launcher="threads"`.
     """
     if not is_by_command():
-        return f"{name}={value}" if isinstance(value, bool) else f'{name}="{value}"'
+        return f"{name}={value}" if isinstance(value, int) else f'{name}="{value}"'
     option = f"--{name.replace('_', '-')}"
     return option if value is True else f"{option} {str(value).lower() if value is False else value}"

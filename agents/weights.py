@@ -1,5 +1,6 @@
 """Transfer of weights from the learner to acting nodes, as a single array of bytes."""
 
+import functools
 import itertools
 import logging
 import threading
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import Version
+from .array_parts import ArrayParts
 from .learning.fast_function import CompiledFunction
 from .learning.finite_checks import all_finite, check_weights
 
@@ -20,8 +22,14 @@ Snapshot = tuple[tuple[int, int], np.ndarray]
 class WeightSource(Protocol):
     """A source of weights: a learner, or a client of one."""
 
-    def get_variables(self, have: tuple[int, int] | None) -> Snapshot | None:
-        """Returns the newest version and its values; None if that version is `have`."""
+    def get_variables(self, have: tuple[int, int] | None, most: int) -> tuple[tuple[int, int], np.ndarray | int] | None:
+        """Returns the newest version and its values; None if that version is `have`.
+
+        Of values of more than `most` bytes, it may return their number; they are then fetched with `get_part`.
+        """
+
+    def get_part(self, version: tuple[int, int], offset: int, size: int) -> np.ndarray | None:
+        """Returns at most `size` bytes of a version from `offset` on; None if it has that version no more."""
 
 
 def pack_weights(values: Iterable[np.ndarray]) -> np.ndarray:
@@ -118,8 +126,9 @@ class WeightClient:
         self._unpack = Unpacking(variables)
         # One call for all variables: assigning them one by one takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
-        self.call_seconds = 5.0
-        """Seconds that a fetch may take, kept when the source is made anew; those of a slow link grow."""
+        self.parts = ArrayParts()
+        """The transfer of weights that are too large for one call."""
+        self._incoming: tuple[int, int] | None = None
         self._lock = threading.Lock()
         self._needed = threading.Event()
         self._fetched: Snapshot | None = None
@@ -134,13 +143,41 @@ class WeightClient:
         """Replaces the source for all later fetches."""
         self._source = source
 
-    def fetch(self) -> None:
-        """Requests weights newer than those already fetched from the source."""
-        snapshot = self._source.get_variables(self._newest)
-        if snapshot is not None:
+    def fetch(self, proceed: Callable[[], bool] = lambda: True) -> None:
+        """Requests weights newer than those already fetched from the source.
+
+        Large ones take a call for each part.  A fetch that fails continues with the next call, even if the source has
+        newer ones by then.
+
+        Args:
+          proceed: called after every part; if it returns False, the rest is left to the next call.
+        """
+        try:
+            self._fetch(proceed)
+        except Exception:
+            self.parts.shrink()
+            raise
+
+    def _fetch(self, proceed: Callable[[], bool]) -> None:
+        packed: np.ndarray | int | None
+        if self._incoming is None:
+            snapshot = self._source.get_variables(self._newest, self.parts.whole_bytes)
+            if snapshot is None:
+                return
+            version, packed = (snapshot[0][0], snapshot[0][1]), snapshot[1]
+            if isinstance(packed, int):
+                self.parts.begin(packed)
+                self._incoming = version
+        if self._incoming is not None:
+            version = self._incoming
+            packed = self.parts.receive(functools.partial(self._source.get_part, version), proceed)
+            if packed is not None and not len(packed):
+                return
+            self._incoming = None
+        if packed is not None:
             with self._lock:
-                self._fetched = snapshot
-                self._newest = (snapshot[0][0], snapshot[0][1])
+                self._fetched = version, packed
+                self._newest = version
 
     def apply(self) -> bool:
         """Assigns the weights that were fetched last; returns False if there are no new ones."""

@@ -73,6 +73,7 @@ class _Learner:
 
         self._server = courier.Server(port=self._nodes.port("learner/0"))
         self._server.Bind("get_variables", self.role.get_variables)
+        self._server.Bind("get_part", self.role.get_part)
         self._server.Start()
         address = f"localhost:{self._nodes.port('learner/0')}"
         self._start(lambda notes: functools.partial(fetch, self._specs(), address, self.actors, self._assigns, notes))

@@ -50,6 +50,8 @@ class Progress:
         self._waited: dict[str, float] = {}
         self.achieved = 0
         """What the node has done so far of that for which it exists, such as learner steps."""
+        self.transfer: tuple[int, float] | None = None
+        """Size in bytes of weights that came in parts, and the seconds that they took, or take at their present rate."""
         self.waits_for: Callable[[], str] = lambda: ""
         """Returns what the current work waits for, empty if nothing; called for every heartbeat."""
 

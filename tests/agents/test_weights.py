@@ -19,7 +19,7 @@ class Source:
         self.scale = scale
         self.requested = []
 
-    def get_variables(self, have):
+    def get_variables(self, have, most):
         self.requested.append(have)
         if have == self.version:
             return None
@@ -110,7 +110,7 @@ def test_values_of_all_kinds_travel_exactly_as_one_piece_of_bytes():
         assert unpacked.dtype == value.dtype
         np.testing.assert_array_equal(unpacked, value)
 
-    client = WeightClient(types.SimpleNamespace(get_variables=lambda have: ((1, 0), packed)), variables)
+    client = WeightClient(types.SimpleNamespace(get_variables=lambda have, most: ((1, 0), packed)), variables)
     client.fetch()
     assert client.apply()
     # What was sent may be used again.

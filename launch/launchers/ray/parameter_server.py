@@ -33,6 +33,13 @@ class ParameterServer(WeightStore):
         if newest is None or tuple(version) >= newest:
             self.put(Version(*version), packed)
 
-    def get_variables(self, have: Sequence[int] | None) -> "Snapshot | None":
-        """Returns the newest weights, or None if there are none other than version `have` within a short wait."""
-        return self.get(have, _HOLD_SECONDS)
+    def get_variables(
+        self, have: Sequence[int] | None, most: int | None = None
+    ) -> "Snapshot | tuple[tuple[int, int], int] | None":
+        """Returns the newest weights, or None if there are none other than version `have` within a short wait.
+
+        Of weights of more than `most` bytes, it returns their number; `get_part` returns them.
+        """
+        return self.get(have, _HOLD_SECONDS, most)
+
+    get_part = WeightStore.part

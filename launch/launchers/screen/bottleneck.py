@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ....caller_words import argument
+
 _MUCH = 0.2
 """Fraction of the time from which on waiting is worth a remark."""
 
@@ -13,7 +15,7 @@ class Bottleneck(NamedTuple):
     """The part of a run that limits its speed."""
 
     part: str
-    """`actors`, `simulators`, `inference`, `replay` or `learner`; empty if no part limits the others."""
+    """`actors`, `simulators`, `inference`, `replay`, `learner` or `link`; empty if no part limits the others."""
     description: str
     """A sentence."""
 
@@ -25,6 +27,16 @@ def find_bottleneck(waiting: Waiting, status: Mapping[str, Any]) -> Bottleneck |
       waiting: how much of the time nodes waited, see `NodeOverview.waiting`.
       status: the state of the run, for the learner steps made so far and whether simulators act.
     """
+    slow = status.get("slow_weights")
+    if slow:
+        size, seconds, count, kind = slow
+        nodes = f"{count} {kind} node{'s' * (count != 1)}" if kind == "inference" else f"{count} {kind}{'s' * (count != 1)}"
+        return Bottleneck(
+            "link",
+            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {nodes}: the link to the learner is the bottleneck; "
+            f"{argument('publish_every_steps', 100)} sends them less often, {argument('inference', 'central')} to fewer "
+            "nodes",
+        )
     found = _bottleneck(waiting, status.get("learner_steps", 0))
     if found is None or found.part != "actors" or "policy_server/open_episodes" not in status:
         return found

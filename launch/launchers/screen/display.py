@@ -190,6 +190,8 @@ class RunProgress:
         bottleneck = find_bottleneck(status.get("waiting", {}), status)
         if bottleneck is not None and in_words:
             fields.append(("waiting", bottleneck.description))
+        elif bottleneck is not None and bottleneck.part == "link":
+            fields.append(("bottleneck link:", bottleneck.description))
         elif bottleneck is not None and bottleneck.part:
             name = "waits for" if bottleneck.part == "simulators" else "bottleneck"
             fields.append((name, bottleneck.part))

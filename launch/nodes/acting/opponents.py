@@ -4,6 +4,7 @@ The learner of the policy keeps its snapshots, in memory and as files; the first
 policies.  Nodes that act fetch them.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ....agents.agent import Policy
+from ....agents.array_parts import ArrayParts
 from ....agents.weights import Unpacking, pack_weights
 from ....errors import CallboardError
 from ...experiments.policy_settings import Snapshots, TrainedPolicy, policy_setting
@@ -26,6 +28,8 @@ _FETCH_SECONDS = 1.0
 
 Numbered = dict[int, np.ndarray]
 """Weights, packed by `pack_weights`, by number: of a snapshot from 0 on, 0 for a saved policy."""
+Announced = dict[int, np.ndarray | int]
+"""The same, with the size in bytes in place of weights that are to be fetched in parts."""
 
 
 class ServedPolicies:
@@ -91,12 +95,21 @@ class ServedPolicies:
                 self._written = False
         self._forget_old()
 
-    def others_than(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
-        """Returns the weights whose numbers are not known."""
-        return {
-            name: {number: packed for number, packed in dict(kept).items() if number not in known.get(name, ())}
-            for name, kept in self._kept.items()
-        }
+    def others_than(self, known: Mapping[str, Sequence[int]], most: int) -> dict[str, Announced]:
+        """Returns the weights whose numbers are not known; beyond `most` bytes in all, only their sizes."""
+        others: dict[str, Announced] = {}
+        for name, kept in self._kept.items():
+            others[name] = {}
+            for number, packed in dict(kept).items():
+                if number not in known.get(name, ()):
+                    most -= len(packed)
+                    others[name][number] = packed if most >= 0 else len(packed)
+        return others
+
+    def part(self, name: str, number: int, offset: int, size: int) -> np.ndarray | None:
+        """Returns at most `size` bytes of weights from `offset` on; None if they are no longer kept."""
+        packed = self._kept.get(name, {}).get(number)
+        return None if packed is None else packed[offset : offset + size]
 
     def _forget_old(self) -> None:
         for name, setting in self._snapshots.items():
@@ -126,6 +139,8 @@ class Opponents:
         self._unpack = {name: Unpacking(of_policy) for name, of_policy in variables.items()}
         self._context = context
         self._lock = threading.Lock()
+        self._parts = ArrayParts()
+        self._incoming: tuple[str, str, int] | None = None
         self._known: dict[str, set[int]] = {}
         self._arrived: dict[str, tuple[int, np.ndarray]] = {}
         self.numbers: dict[str, int] = {}
@@ -152,16 +167,36 @@ class Opponents:
         for learner in self._learners:
             known = {name: sorted(numbers) for name, numbers in self._known.items()}
             try:
-                answer = learner.client(5.0).get_fixed(known)
+                self._fetch(learner, known)
             except Unreachable:
-                continue  # It restarts; the weights at hand stay valid.
-            with self._lock:
-                for name, numbered in answer.items():
-                    for number, packed in sorted(numbered.items()):
-                        member = self._member(name, int(number))
-                        if member is not None:
-                            self._known.setdefault(name, set()).add(int(number))
-                            self._arrived[member] = int(number), packed
+                self._parts.shrink()  # It restarts, or its link is slow; the weights at hand stay valid.
+
+    def _fetch(self, learner: NodeHandle, known: Mapping[str, Sequence[int]]) -> None:
+        client = learner.client(5.0)
+        for name, numbered in client.get_fixed(known, self._parts.whole_bytes).items():
+            for number, packed in sorted(numbered.items()):
+                if self._member(name, int(number)) is None:
+                    continue
+                if isinstance(packed, int):
+                    packed = self._receive(client, (learner.name, name, int(number)), packed)
+                    if packed is None or not len(packed):
+                        return
+                with self._lock:
+                    member = self._member(name, int(number))
+                    if member is not None:
+                        self._known.setdefault(name, set()).add(int(number))
+                        self._arrived[member] = int(number), packed
+
+    def _receive(self, client: Any, which: tuple[str, str, int], total: int) -> np.ndarray | None:
+        if self._incoming != which:
+            self._parts.begin(total)
+            self._incoming = which
+        packed = self._parts.receive(
+            functools.partial(client.get_fixed_part, *which[1:]), lambda: not self._context.stop.is_set()
+        )
+        if packed is None or len(packed):
+            self._incoming = None
+        return packed
 
     def fetch_in_background(self) -> None:
         """Keeps fetching in a thread until the node stops."""

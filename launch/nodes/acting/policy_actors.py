@@ -139,7 +139,7 @@ class LocalPolicyActor:
         self._recorder = PolicyRecorder(self._policy, self._writer)
         if not self._context.cooperative:
             Heartbeat(self._replay, self._context.stop, [self._layout.shard_of(self._index)])
-            fetch_in_background(self._weights, self._learner, self._layout.actors, self._context.stop)
+            fetch_in_background(self._weights, self._learner, self._layout.actors, self._context)
 
     def begin(self, timestep: Timestep) -> None:
         pass

@@ -1,56 +1,45 @@
 """Fetching of the learner's weights by nodes that act."""
 
-import threading
-
 from ....agents.weights import WeightClient
 from ..node import NodeContext, NodeHandle, Unreachable
 
 CALL_SECONDS = 5.0
-"""Timeout of a call to the learner, at first."""
-_LONGEST_CALL_SECONDS = 640.0
+"""Timeout of a call to the learner."""
 _FETCH_SECONDS = 0.01
 _FETCHES_A_SECOND = 500
 """Upper bound on weight requests per second over all actors that need not wait for newer ones, so that the learner has
 time to learn."""
 
 
-def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
+def fetch_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
     """Fetches newer weights from the learner; returns False if it does not answer.
 
-    In that case the learner is being restarted, perhaps on another host.  Until it is back, actors continue with the
-    weights they have.  A learner that answers a short call meanwhile sends weights over a slow link: the next fetch may
-    take twice as long.
+    In that case the learner is being restarted, perhaps on another host, or its link is slow.  Until it is back, actors
+    continue with the weights they have.
     """
+
+    def proceed() -> bool:
+        context.progress.transfer = weights.parts.total, weights.parts.seconds
+        return not context.stop.is_set()
+
     try:
-        weights.fetch()
+        weights.fetch(proceed)
     except Unreachable:
-        if _answers(learner):
-            weights.call_seconds = min(2 * weights.call_seconds, _LONGEST_CALL_SECONDS)
-        else:
-            weights.call_seconds = CALL_SECONDS
-        weights.reconnect(learner.client(weights.call_seconds))
+        weights.reconnect(learner.client(CALL_SECONDS))
         return False
     return True
 
 
-def _answers(learner: NodeHandle) -> bool:
-    try:
-        learner.client(CALL_SECONDS).final_version()
-    except Unreachable:
-        return False
-    return True
-
-
-def fetch_in_background(weights: WeightClient, learner: NodeHandle, nodes: int, stop: threading.Event) -> None:
+def fetch_in_background(weights: WeightClient, learner: NodeHandle, nodes: int, context: NodeContext) -> None:
     """Keeps fetching newer weights from the learner in a background thread.
 
     Args:
       weights: the weights to keep up to date.
       learner: handle of the learner.
       nodes: number of nodes that fetch from this learner.
-      stop: ends the thread when set.
+      context: context of the node; its `stop` ends the thread.
     """
-    weights.keep_fetching(lambda: fetch_weights(weights, learner), fetch_pause(nodes), stop)
+    weights.keep_fetching(lambda: fetch_weights(weights, learner, context), fetch_pause(nodes), context.stop)
 
 
 def fetch_pause(nodes: int) -> float:
@@ -62,7 +51,7 @@ def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeCo
     """Waits for the first weights; returns False if the run stops first."""
     context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():
-        if not fetch_weights(weights, learner):
+        if not fetch_weights(weights, learner, context):
             continue
         if weights.apply() or weights.version is not None:
             return True

@@ -278,6 +278,7 @@ class Coordinator(Node):
                 "at_rest": not self._budget.outstanding and self._control.learners_rest,
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
+                "slow_weights": self._overview.slow_weights(),
                 "node_restarts": self._overview.restarts,
                 "nodes": sorted(self._nodes),
             }

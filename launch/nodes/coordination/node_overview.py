@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...node_names import kind_of, number_of
@@ -13,6 +13,8 @@ from .counters import Counters
 
 _REASONS = (("replay", "replay"), ("newer weights", "learner"), ("inference/", "inference"), ("data", "data"))
 """Beginnings of what a node waits for, as it marks it, and the part of the run that stands behind."""
+_LONG_SECONDS = 5.0
+"""Time that a transfer of weights takes from which on it is worth a remark."""
 _RESTARTS = "restarts of "
 """Beginning of the name of the counter of a node's restarts."""
 
@@ -100,6 +102,18 @@ class NodeOverview:
             }
             for kind, nodes in by_kind.items()
         }
+
+    def slow_weights(self) -> tuple[float, float, int, str] | None:
+        """Returns the bytes of weights that take long, the seconds, to how many nodes, and their kind; None if none do."""
+        slow: dict[str, list[Sequence[float]]] = {}
+        for name, (_, health) in self._nodes.items():
+            if health is not None and health.transfer and health.transfer[1] >= _LONG_SECONDS:
+                slow.setdefault(kind_of(name), []).append(health.transfer)
+        if not slow:
+            return None
+        kind = max(slow, key=lambda kind: len(slow[kind]))
+        size, seconds = (statistics.fmean(values) for values in zip(*slow[kind], strict=True))
+        return size, seconds, len(slow[kind]), kind
 
     def metrics(self) -> dict[str, float]:
         """Returns the metrics of all nodes together."""

@@ -68,8 +68,10 @@ class EvaluatedPolicies:
 
     def fetch(self) -> bool:
         """Applies the newest weights; returns False if a learner does not answer, or the run stops first."""
-        if not all([fetch_weights(one.weights, one.learner) for one in self._evaluated]):
-            return False
+        for one in self._evaluated:
+            self._context.progress.waits(f"weights of {one.learner.name}")
+            if not fetch_weights(one.weights, one.learner, self._context):
+                return False
         for one in self._evaluated:
             one.weights.apply()
             if one.weights.version is None and not wait_for_weights(one.weights, one.learner, self._context):

@@ -135,7 +135,7 @@ class InferenceNode(ReportingNode):
             return
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, self._shards)
-            fetch_in_background(self._weights, self._learner, self._experiment.inference_nodes, self.context.stop)
+            fetch_in_background(self._weights, self._learner, self._experiment.inference_nodes, self.context)
         self._set_up.set()
         logging.info("ready to act for actors %s", ", ".join(map(str, self._actors)))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
+import numpy as np
 import tensorflow as tf
 
 from ....agents.learning.finite_checks import LossCheck, NotFiniteError
@@ -23,7 +24,7 @@ from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints, NotWritten, step_of
-from ..acting.opponents import Numbered, ServedPolicies
+from ..acting.opponents import Announced, ServedPolicies
 from ..coordination.stopping_rules import LEARNER_IS_DONE
 from ..node import NodeContext, NodeHandle, Unreachable
 from ..reports.messages import Report
@@ -62,7 +63,7 @@ class LearnerNode(ReportingNode):
     """
 
     achieves_by_steps = False
-    served = ("get_variables", "final_version", "get_fixed", "get_trained_agents")
+    served = ("get_variables", "get_part", "final_version", "get_fixed", "get_fixed_part", "get_trained_agents")
 
     def __init__(
         self,
@@ -131,22 +132,33 @@ class LearnerNode(ReportingNode):
         """Whether `max_learner_steps` are made; the learner makes no others, also after a restart."""
         return self._steps >= self._max_steps
 
-    def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
+    def get_variables(
+        self, have: Sequence[int] | None, most: int | None = None
+    ) -> Snapshot | tuple[tuple[int, int], int] | None:
         """Returns the newest weights, or None if there are none other than version `have` within a short wait.
 
-        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.
+        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.  Weights of
+        more than `most` bytes are to be fetched with `get_part`; their number comes in their place.
         """
         patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
-        return self._weights.get(have, patience)
+        return self._weights.get(have, patience, most)
+
+    def get_part(self, version: Sequence[int], offset: int, size: int) -> np.ndarray | None:
+        """Returns at most `size` bytes of the weights that `get_variables` named; None if they are no longer kept."""
+        return self._weights.part(version, offset, size)
 
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""
         version = self._final_version
         return None if version is None else (version.incarnation, version.step)
 
-    def get_fixed(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
+    def get_fixed(self, known: Mapping[str, Sequence[int]], most: int) -> dict[str, Announced]:
         """Returns the weights of fixed policies that this learner serves, see `opponents.ServedPolicies`."""
-        return self._served_policies.others_than(known)
+        return self._served_policies.others_than(known, most)
+
+    def get_fixed_part(self, name: str, number: int, offset: int, size: int) -> np.ndarray | None:
+        """Returns at most `size` bytes of such weights; None if they are no longer kept."""
+        return self._served_policies.part(name, number, offset, size)
 
     def get_trained_agents(self) -> dict[str, dict[str, Any]]:
         """Returns the settings of the agents of saved policies that this learner serves, once they are loaded."""

@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -13,9 +12,6 @@ from ....agents.weights import PackedVariables, Unpacking
 from ....data import Version
 from ....deadlines import Deadline
 from .weight_store import WeightStore
-
-if TYPE_CHECKING:
-    from ....agents.weights import Snapshot
 
 _SECONDS = 0.005
 """Minimum time between snapshots while learner steps run back to back.  An actor polls half as often."""
@@ -81,14 +77,10 @@ class WeightPublisher(WeightStore):
         self.raise_failure()
         return version
 
-    def get(self, have: Sequence[int] | None, patience: float) -> "Snapshot | None":
-        """As that of `WeightStore`; None also where a weight of the snapshot is not finite."""
-        snapshot = self._wait(have, patience)
-        if snapshot is None:
-            return None
-        version, taken = snapshot
+    def _bytes(self, put: "_Taken") -> np.ndarray | None:
+        """As that of `WeightStore`; None where a weight of the snapshot is not finite."""
         try:
-            return version, taken.array()
+            return put.array()
         except NotFiniteError as error:
             self._failure = error
             return None

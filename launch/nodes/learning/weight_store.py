@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....data import Version
+from .held_snapshots import HeldSnapshots
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ....agents.weights import Snapshot
 
 
@@ -21,6 +24,7 @@ class WeightStore:
         self._version: Version | None = None
         self._packed: Any = None
         self._waiting = 0
+        self._held = HeldSnapshots()
 
     def version(self) -> Version | None:
         """Returns the version of the snapshot; None if there is none yet."""
@@ -42,9 +46,28 @@ class WeightStore:
             self._version, self._packed = version, packed
             self._changed.notify_all()
 
-    def get(self, have: Sequence[int] | None, patience: float) -> "Snapshot | None":
-        """Returns the snapshot once its version is another than `have`; None if it is not within `patience` seconds."""
-        return self._wait(have, patience)
+    def get(
+        self, have: Sequence[int] | None, patience: float, most: int | None = None
+    ) -> "Snapshot | tuple[tuple[int, int], int] | None":
+        """Returns the snapshot once its version is another than `have`; None if it is not within `patience` seconds.
+
+        A snapshot of more than `most` bytes is kept for `part`, and their number comes in its place.
+        """
+        snapshot = self._wait(have, patience)
+        if snapshot is None:
+            return None
+        version, packed = snapshot[0], self._bytes(snapshot[1])
+        if packed is None or most is None or len(packed) <= most:
+            return None if packed is None else (version, packed)
+        return self._held.begin(version, packed, None if have is None else tuple(have))
+
+    def part(self, version: Sequence[int], offset: int, size: int) -> "np.ndarray | None":
+        """Returns at most `size` bytes of a snapshot that `get` has kept; None if it is no longer kept."""
+        return self._held.part((version[0], version[1]), offset, size)
+
+    def _bytes(self, put: Any) -> "np.ndarray | None":
+        """Returns the bytes of what was put; None if they are not to be served."""
+        return put
 
     def _wait(self, have: Sequence[int] | None, patience: float) -> tuple[tuple[int, int], Any] | None:
         """Waits as `get` does; returns the version, and what was put."""

@@ -99,7 +99,7 @@ class FeederNode(ReportingNode):
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             if self._weights is not None:
-                fetch_in_background(self._weights, self._learner, self._run.experiment.actors + 1, self.context.stop)
+                fetch_in_background(self._weights, self._learner, self._run.experiment.actors + 1, self.context)
 
     def step(self) -> None:
         """Writes one timestep of all episodes that it plays, if replay takes it."""

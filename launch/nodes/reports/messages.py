@@ -35,6 +35,8 @@ class NodeHealth(NamedTuple):
     """Learner step of the weights that the node acts with; None for a node that has none."""
     starting: bool = False
     """Whether the node did slow work, such as compiling, so that `waiting` says nothing about the rest of the run."""
+    transfer: Sequence[float] | None = None
+    """See `Progress.transfer`."""
 
 
 class Command(NamedTuple):

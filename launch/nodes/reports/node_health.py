@@ -68,6 +68,7 @@ class NodeProbe:
             waiting={name: fraction for name, fraction in waiting.items() if fraction >= 0.005},
             weights=self._weights(),
             starting=is_slow or self._was_slow,
+            transfer=self._progress.transfer,
         )
         self._was_slow = is_slow
         self._measured_at, self._cpu_seconds, self._waited = now, cpu_seconds, waited

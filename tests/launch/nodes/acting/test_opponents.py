@@ -41,12 +41,12 @@ def test_snapshots_are_taken_when_due_and_the_newest_are_kept(tmp_path):
     for steps in (0, 9, 10, 15, 25, 26, 40):
         policies.take_due(steps, Weights(steps))
     # Due are 0, 10, 25 and 40.
-    assert {number: packed.view(np.float32)[0] for number, packed in policies.others_than({})["past"].items()} == {
+    assert {number: packed.view(np.float32)[0] for number, packed in policies.others_than({}, 1000)["past"].items()} == {
         2: 25,
         3: 40,
     }
     assert files(tmp_path) == ["past-2.npz", "past-3.npz"]
-    assert list(policies.others_than({"past": [2]})["past"]) == [3]
+    assert list(policies.others_than({"past": [2]}, 1000)["past"]) == [3]
 
 
 def test_a_restarted_learner_continues_with_its_snapshots(tmp_path):
@@ -56,16 +56,16 @@ def test_a_restarted_learner_continues_with_its_snapshots(tmp_path):
     after = served(tmp_path)
     after.take_due(0, Weights(99))
     after.take_due(29, Weights(99))
-    assert list(after.others_than({})["past"]) == [1, 2]
+    assert list(after.others_than({}, 1000)["past"]) == [1, 2]
     after.take_due(30, Weights(30))
-    assert list(after.others_than({})["past"]) == [2, 3]
+    assert list(after.others_than({}, 1000)["past"]) == [2, 3]
 
 
 def test_names_that_begin_alike_are_kept_apart(tmp_path):
     settings = {"past": Snapshots("main", keep=1), "past-1": Snapshots("main", keep=1)}
     served(tmp_path, **settings).take_due(0, Weights(1))
     assert files(tmp_path) == ["past-0.npz", "past-1-0.npz"]
-    assert {name: list(numbered) for name, numbered in served(tmp_path, **settings).others_than({}).items()} == {
+    assert {name: list(numbered) for name, numbered in served(tmp_path, **settings).others_than({}, 1000).items()} == {
         "past": [0],
         "past-1": [0],
     }
@@ -78,7 +78,7 @@ def test_a_damaged_snapshot_is_left_out(tmp_path):
         policies.take_due(steps, Weights(steps))
     (tmp_path / "snapshots" / "past-0.npz").write_text("half")
     said = []
-    assert list(served(tmp_path, said.append).others_than({})["past"]) == [1]
+    assert list(served(tmp_path, said.append).others_than({}, 1000)["past"]) == [1]
     (line,) = said
     assert line.startswith("a snapshot is left out: ") and "is damaged" in line
 
@@ -89,7 +89,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path):
     policies = served(tmp_path, said.append)
     for steps in (0, 10):
         policies.take_due(steps, Weights(steps))
-    assert list(policies.others_than({})["past"]) == [0, 1]
+    assert list(policies.others_than({}, 1000)["past"]) == [0, 1]
     (line,) = said
     assert "could not be written" in line and line.endswith("training continues")
 
@@ -103,7 +103,7 @@ class Learner:
     def client(self, timeout):
         return self
 
-    def get_fixed(self, known):
+    def get_fixed(self, known, most):
         if not self.answers:
             raise Unreachable("it restarts")
         known = known.get(self.name, ())

@@ -1,5 +1,7 @@
-"""Weights over a link that needs longer for them than the first timeout of a call."""
+"""Weights over a link that needs longer for all of them than a call may take."""
 
+import functools
+import itertools
 import threading
 
 import courier
@@ -8,8 +10,15 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.weights import WeightClient
+from callboard.data import Version
 from callboard.launch.nodes.acting import weight_fetching
 from callboard.launch.nodes.acting.weight_fetching import fetch_weights
+from callboard.launch.nodes.learning.weight_store import WeightStore
+from callboard.launch.nodes.node import NodeContext
+
+from .limited_link import LimitedLink
+
+CALL_SECONDS = 0.5
 
 
 class Handle:
@@ -19,44 +28,140 @@ class Handle:
 
     def __init__(self, port):
         self.port = port
-        self.timeouts = []
 
     def client(self, timeout):
-        self.timeouts.append(timeout)
-        return courier.Client(f"localhost:{self.port}", call_timeout=timeout)
+        return courier.Client(f"127.0.0.1:{self.port}", call_timeout=timeout)
+
+
+class Learner:
+    """Serves weights, and publishes newer ones whenever it is called."""
+
+    def __init__(self, count):
+        self.store, self.calls, self._steps = WeightStore(), [], itertools.count()
+        self.count = count
+        self.server = courier.Server()
+        self.server.Bind("get_variables", functools.partial(self.call, lambda *args: self.store.get(args[0], 0.0, args[1])))
+        self.server.Bind("get_part", functools.partial(self.call, self.store.part))
+        self.publish()
+        self.server.Start()
+
+    def publish(self):
+        step = next(self._steps)
+        self.store.put(Version(0, step), np.full(self.count, step, np.float32).view(np.uint8))
+
+    def call(self, method, *arguments):
+        self.calls.append(method)
+        self.publish()
+        return method(*arguments)
+
+
+def context():
+    return NodeContext("actor/0", "a", threading.Event(), lambda kind, content: None, None)
+
+
+def client_of(learner, port):
+    handle = Handle(port)
+    return WeightClient(handle.client(CALL_SECONDS), [tf.Variable(tf.zeros(learner.count))]), handle
 
 
 @pytest.fixture
-def slow_learner(monkeypatch):
-    monkeypatch.setattr(weight_fetching, "CALL_SECONDS", 0.2)
-    needs = threading.Event()
+def served(monkeypatch, request):
+    monkeypatch.setattr(weight_fetching, "CALL_SECONDS", CALL_SECONDS)
+    learner = Learner(request.param)
+    links = []
 
-    def get_variables(have):
-        needs.wait(1.0)
-        return (0, 3), np.zeros(4, np.uint8)
+    def link(rate):
+        links.append(LimitedLink(learner.server.port, rate))
+        return links[-1]
 
-    server = courier.Server()
-    server.Bind("get_variables", get_variables)
-    server.Bind("final_version", lambda: None)
-    server.Start()
-    yield server
-    needs.set()
-    server.Stop()
+    yield learner, link
+    for one in links:
+        one.close()
+    learner.server.Stop()
 
 
-def test_a_fetch_may_take_longer_each_time_while_the_learner_answers(slow_learner):
-    learner = Handle(slow_learner.port)
-    weights = WeightClient(learner.client(0.2), [tf.Variable(0.0)])
-    weights.call_seconds = 0.2
-    fetched = [fetch_weights(weights, learner) for _ in range(4)]
-    assert fetched[0] is False and fetched[-1] is True, "the weights need 1 s: 0.2, 0.4 and 0.8 s are too short"
-    assert weights.apply() and weights.version.step == 3
-    assert [timeout for timeout in learner.timeouts[1:] if timeout > 0.2] == pytest.approx([0.4, 0.8, 1.6])
+def fetch_until_here(weights, handle, node, most=40):
+    return next(tries for tries in range(1, most) if fetch_weights(weights, handle, node) and weights.waiting)
 
 
-def test_a_learner_that_does_not_answer_is_asked_with_the_first_timeout(slow_learner):
-    learner = Handle(slow_learner.port)
-    weights = WeightClient(learner.client(0.2), [tf.Variable(0.0)])
-    weights.call_seconds = 3.2
-    slow_learner.Stop()
-    assert not fetch_weights(weights, learner) and weights.call_seconds == 0.2
+@pytest.mark.parametrize("served", [1_000_000], indirect=True)
+def test_weights_arrive_over_a_link_that_needs_many_calls_for_them(served):
+    """4 MB need 2 s: four times what a call may take.  Newer versions come meanwhile."""
+    learner, link = served
+    slow, node = link(2e6), context()
+    weights, handle = client_of(learner, slow.port)
+    fetch_until_here(weights, handle, node)
+    first = weights._newest[1]
+    assert weights.apply() and weights.values[0].tolist() == [float(first)] * learner.count
+    assert first < 4, "a newer version begins no transfer anew"
+    assert slow.sent < 3 * 4e6, "what has arrived is not sent again"
+    total, seconds = node.progress.transfer
+    assert total == 4e6 and seconds > CALL_SECONDS
+
+
+@pytest.mark.parametrize("served", [1_000_000], indirect=True)
+def test_a_transfer_that_is_cut_continues_where_it_was(served):
+    learner, link = served
+    slow, node = link(2e7), context()
+    weights, handle = client_of(learner, slow.port)
+    received = []
+
+    def cut_once():
+        received.append(weights.parts._received)
+        if len(received) == 1:
+            slow.cut()
+        return True
+
+    with pytest.raises(weight_fetching.Unreachable):
+        weights.fetch(cut_once)
+        weights.fetch(cut_once)
+    weights.reconnect(handle.client(CALL_SECONDS))
+    fetch_until_here(weights, handle, node)
+    assert weights.apply() and weights.version.step < 3
+    assert len(received) and received[0] >= 1 << 20 and slow.sent < 4e6 + (1 << 21)
+
+
+@pytest.mark.parametrize("served", [1000], indirect=True)
+def test_small_weights_take_one_call(served):
+    learner, link = served
+    weights, handle = client_of(learner, learner.server.port)
+    assert fetch_weights(weights, handle, context()) and weights.apply()
+    assert len(learner.calls) == 1
+
+
+@pytest.mark.parametrize("served", [50_000], indirect=True)
+def test_small_weights_come_in_parts_over_a_very_slow_link(served):
+    learner, link = served
+    weights, handle = client_of(learner, link(1e5).port)
+    fetch_until_here(weights, handle, context())
+    assert weights.apply()
+
+
+@pytest.mark.parametrize("served", [1_000_000], indirect=True)
+def test_several_nodes_share_a_slow_link(served):
+    learner, link = served
+    slow = link(4e6)
+    fetched = []
+
+    def fetch():
+        weights, handle = client_of(learner, slow.port)
+        fetch_until_here(weights, handle, context())
+        fetched.append(weights.apply())
+
+    threads = [threading.Thread(target=fetch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert fetched == [True] * 4
+
+
+@pytest.mark.parametrize("served", [1_000_000], indirect=True)
+def test_a_stop_ends_a_transfer(served):
+    learner, link = served
+    weights, handle = client_of(learner, link(2e6).port)
+    node = context()
+    node.stop.set()
+    for _ in range(2):
+        fetch_weights(weights, handle, node)
+    assert not weights.waiting

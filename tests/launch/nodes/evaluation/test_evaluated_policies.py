@@ -42,7 +42,7 @@ class Learner:
     def client(self, timeout):
         return self
 
-    def get_variables(self, have):
+    def get_variables(self, have, most):
         self._answer()
         return None if have == (0, self.step) else ((0, self.step), pack_weights([np.full(2, self.step, np.float32)]))
 
