@@ -14,6 +14,7 @@ from ..replay import Writer
 from .agent import Agent, Policy
 from .learning.fast_function import CompiledFunction
 from .learning.finite_checks import all_finite, check_finite, check_policy
+from .policies.output_checks import checked_policy
 
 
 class Episode(NamedTuple):
@@ -246,7 +247,11 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     policy = agent.make_policy(networks, "train")
     state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
     act = CompiledFunction(
-        policy, timestep_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
+        checked_policy(policy, layout.spec.action, state_spec),
+        timestep_spec(layout, 1),
+        state_spec,
+        tf.TensorSpec((1,), tf.int32),
+        tf.TensorSpec((2,), tf.int32),
     )
     if act.outputs is None:
         act(*tree.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), act.signature))

@@ -31,6 +31,16 @@ def check_loss_output(output: Any) -> None:
     if not isinstance(output, LossOutput):
         kind = type(output).__name__
         raise CallboardError(f"a loss returns a LossOutput, not {kind}; see docs/guides/agent.md")
+    if not isinstance(output.metrics, Mapping):
+        kind = type(output.metrics).__name__
+        raise CallboardError(f"LossOutput.metrics are a dict of numbers by name, not {kind}; see docs/guides/agent.md")
+    for part in output.loss.values() if isinstance(output.loss, Mapping) else [output.loss]:
+        shape = getattr(part, "shape", ())
+        if tf.TensorShape(shape).rank not in (None, 0):
+            raise CallboardError(
+                f"LossOutput.loss is a scalar, the sum over a share of the batch, and this one has the shape {shape}; "
+                "see docs/guides/agent.md"
+            )
 
 
 class Objective(NamedTuple):

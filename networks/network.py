@@ -13,6 +13,7 @@ from ..tracing_lock import TRACING
 from .actions.legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
+from .tensor_words import described
 from .torsos.flatten import flat_features
 
 
@@ -194,15 +195,34 @@ class Network(tf.Module):
         inputs = Inputs(observation, action, tf.zeros((1,)))
         first = tf.ones((1,), tf.bool)
         features = self._features(inputs, first)
-        if features.shape.rank != 2 or features.shape[1] is None:
-            raise CallboardError(f"a torso must give features [batch, size]; this one gives {features.shape}")
+        _check_features("torso", features)
         self._core.build(features.shape[1])
         if not hasattr(self._core, "state_spec"):
             raise CallboardError(
                 f"core {type(self._core).__name__} has no state_spec after build: set it to tf.TensorSpecs of its state"
             )
-        features, _ = self._core.step(features, self.initial_state(1), first)
+        state = self.initial_state(1)
+        stepped = self._core.step(features, state, first)
+        name = type(self._core).__name__
+        if not isinstance(stepped, tuple) or len(stepped) != 2:
+            raise CallboardError(f"core {name}: step must return features and state, not {described(stepped)}")
+        features, after = stepped
+        _check_features("core", features)
+        wanted = tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape), spec.dtype), self._core.state_spec)
+        for what, found in (("initial_state(1) returns", state), ("step returns the state", after)):
+            if described(found) != described(wanted):
+                raise CallboardError(
+                    f"core {name}: {what} {described(found)}, and its state_spec stands for {described(wanted)}"
+                )
         return self._outputs(features, observation)
+
+
+def _check_features(part: str, features: Any) -> None:
+    if not tf.is_tensor(features) or features.shape.rank != 2 or features.shape[1] is None:
+        found = features.shape if tf.is_tensor(features) else described(features)
+        raise CallboardError(f"a {part} must give features [batch, size]; this one gives {found}")
+    if not features.dtype.is_floating:
+        raise CallboardError(f"a {part} must give floats; this one gives {features.dtype.name}")
 
 
 def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:

@@ -10,7 +10,7 @@ from .reading.elements import Elements, rebuilt_if_changed
 from .reading.priorities import PriorityUpdater, UpdateCounts
 from .reading.queue_dataset import queue_dataset
 from .reading.sharded_sampling import sampled_dataset
-from .replay_protocol import Pace, Replay, ReplayDataset, Writer
+from .replay_protocol import Pace, Replay, ReplayDataset, Writer, checked_writer, made_dataset, made_tables
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceFormat, SequenceReplay
@@ -56,6 +56,9 @@ __all__ = [
     "SequenceWriter",
     "TransitionReplay",
     "UpdateCounts",
+    "checked_writer",
+    "made_dataset",
+    "made_tables",
     "WindowFormat",
     "WindowWeights",
     "WindowWriter",

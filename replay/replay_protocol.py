@@ -10,6 +10,7 @@ import reverb
 import tensorflow as tf
 
 from ..data import Nest, Record
+from ..errors import CallboardError
 from .servers.handle import ReplayHandle
 from .servers.window_weights import SetPriorities, WindowWeights
 
@@ -99,3 +100,37 @@ class Replay(Protocol):
 
     def dataset(self, replay: ReplayHandle, input_context: Any) -> ReplayDataset:
         """Creates the dataset of one replica's batches; `input_context` is a `tf.distribute.InputContext`."""
+
+
+def made_tables(replay: Replay) -> list[reverb.Table]:
+    """Returns the tables that a replay kind creates; raises `CallboardError` if it creates something else."""
+    tables = replay.tables()
+    if not isinstance(tables, list | tuple) or not tables or not all(isinstance(one, reverb.Table) for one in tables):
+        raise _wrong(replay, "tables", tables, "a list of reverb.Table")
+    return list(tables)
+
+
+def made_dataset(replay: Replay, handle: ReplayHandle, input_context: Any) -> ReplayDataset:
+    """Returns the dataset that a replay kind creates; raises `CallboardError` if it creates something else."""
+    made = replay.dataset(handle, input_context)
+    if not isinstance(made, ReplayDataset) or not isinstance(made.dataset, tf.data.Dataset):
+        raise _wrong(replay, "dataset", made, "a ReplayDataset around a tf.data.Dataset")
+    return made
+
+
+def checked_writer(writer: Any) -> Writer:
+    """Returns a writer; raises `CallboardError` if something is missing in it."""
+    missing = [name for name in ("append", "items_written", "ready", "close") if name not in dir(writer)]
+    if missing:
+        raise CallboardError(
+            f"a writer of records has append, items_written, ready and close; {type(writer).__name__} has no "
+            f"{', '.join(missing)}; see replay/replay_protocol.py"
+        )
+    return writer
+
+
+def _wrong(replay: Replay, method: str, made: Any, wanted: str) -> CallboardError:
+    return CallboardError(
+        f"{type(replay).__name__}.{method} must return {wanted}, not {type(made).__name__}; see "
+        "replay/replay_protocol.py"
+    )

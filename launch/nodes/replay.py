@@ -11,7 +11,7 @@ from ...agents.agent import Agent
 from ...data import Layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import Replay, ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, start_server
+from ...replay import Replay, ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, made_tables, start_server
 from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule
@@ -72,7 +72,7 @@ class ReplayNode(ReportingNode):
 
         self._run_directory.make(self._directory)
         self._server = start_server(
-            replay.tables(), self.context.port, self._directory, self._keeps, self.context.notify, restore
+            made_tables(replay), self.context.port, self._directory, self._keeps, self.context.notify, restore
         )
         port = self._server.port
         self.context.guard.close(port)

@@ -14,7 +14,7 @@ from ...data import Layout
 from ...environments.recorded import require_minari
 from ...errors import CallboardError
 from ...nested_settings import values_of
-from ...replay import check_settings, latest_checkpoint
+from ...replay import check_settings, latest_checkpoint, made_tables
 from ..experiment import Experiment
 from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
@@ -213,6 +213,6 @@ def _check_run_fits(
             f"the replay of the run was saved in {shards} shard(s); continue with replay_shards {shards}, or remove "
             f"{directory.path / 'replay'} to start with an empty replay"
         )
-    tables = agent.make_replay(trace_layout(agent, layout, networks)).tables()
+    tables = made_tables(agent.make_replay(trace_layout(agent, layout, networks)))
     for shard in kept:
         check_settings(directory.replay(shard), tables)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....agents import Agent
 from ....data import Layout, Nest, Record, Version
-from ....replay import Pace, ReplayHandle, SequenceWriter, Writer
+from ....replay import Pace, ReplayHandle, SequenceWriter, Writer, checked_writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
@@ -129,4 +129,5 @@ class ActorWriter:
         self._incarnation = self._replay.incarnation(self._shard)
         pace = self._agent.make_replay(self._layout).pace
         self._pacer = None if pace is None else self._make_pacer(pace, self._index)
-        self._writer: Writer = self._agent.make_writer(self._replay, self._layout, self._index, self._networks)
+        writer = self._agent.make_writer(self._replay, self._layout, self._index, self._networks)
+        self._writer: Writer = checked_writer(writer)

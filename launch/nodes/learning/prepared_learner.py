@@ -17,7 +17,7 @@ from ....agents.learning.weight_names import named_weights
 from ....atomic_files import write_file
 from ....data import Layout
 from ....networks.summary import summarize_networks
-from ....replay import Elements, ReplayDataset, ReplayHandle
+from ....replay import Elements, ReplayDataset, ReplayHandle, made_dataset
 from ....setting_types import texts_of
 from ....tracing_lock import TRACING
 from ...experiment import Experiment
@@ -170,12 +170,12 @@ def distributed_batches(
     """Returns an iterable of batches, each split over the replicas; `made` is called with the underlying dataset."""
     if strategy is tf.distribute.get_strategy() and not tf.config.list_logical_devices("GPU"):
         # CPU only: distributing batches and copying them to devices would take four times as long.
-        dataset = agent.make_replay(layout).dataset(replay, tf.distribute.InputContext())
+        dataset = made_dataset(agent.make_replay(layout), replay, tf.distribute.InputContext())
         made(dataset)
         return Elements(dataset.dataset)
 
     def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-        dataset = agent.make_replay(layout).dataset(replay, input_context)
+        dataset = made_dataset(agent.make_replay(layout), replay, input_context)
         made(dataset)
         if input_context.num_input_pipelines == 1:
             return dataset.dataset

@@ -13,6 +13,8 @@ from callboard.replay import Pace, ReplayHandle
 class Writer:
     """Keeps how often it was called; `is_ready` is what replay answers."""
 
+    items_written = 0
+
     def __init__(self):
         self.is_ready = True
         self.limits = []

@@ -1,0 +1,18 @@
+"""Nests of tensors in words, for messages."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from ..data import Nest
+
+
+def described(value: Nest) -> str:
+    """Returns the structure of a nest with the dtypes and shapes of its tensors: `(float32 (4, 2), a NoneType)`."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {described(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(described, value))})"
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return f"a {type(value).__name__}"
+    return f"{tf.as_dtype(value.dtype).name} {tf.TensorShape(value.shape)}"

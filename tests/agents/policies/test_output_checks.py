@@ -1,0 +1,116 @@
+"""What policies, torsos, cores and losses of users return is checked where they are traced."""
+
+import pytest
+import tensorflow as tf
+
+from callboard.agents.acting import trace_layout
+from callboard.agents.gradient_step import LossOutput, check_loss_output
+from callboard.agents.ppo import Ppo
+from callboard.data import Layout
+from callboard.errors import CallboardError
+from callboard.networks.heads import PolicyValueHead
+from callboard.networks.network import Network
+from callboard.networks.recurrent import FeedForwardCore
+from callboard.specs import EnvironmentSpec
+from dm_env import specs
+
+SPEC = EnvironmentSpec(specs.Array((2,), "float32"), specs.DiscreteArray(3, dtype="int32"))
+LAYOUT = Layout(SPEC, envs_per_actor=2, actors=1, shards=1, replicas=1, seed=1, max_steps=1000)
+
+
+class OwnPolicy(tf.Module):
+    def __init__(self, outputs):
+        self.outputs = outputs
+
+    def initial_state(self, batch_size):
+        return {"sum": tf.zeros((batch_size, 3))}
+
+    def __call__(self, timestep, state, slot, seed):
+        return self.outputs(tf.zeros_like(slot), state)
+
+
+def trace(outputs):
+    agent = Ppo()
+    object.__setattr__(agent, "make_policy", lambda networks, mode: OwnPolicy(outputs))
+    return trace_layout(agent, LAYOUT, None)
+
+
+def test_a_policy_that_returns_what_it_should_is_traced():
+    layout = trace(lambda action, state: (action, {"value": tf.cast(action, tf.float32)}, state))
+    assert layout.record.action == tf.TensorSpec((), tf.int32) and layout.record.extras["value"].dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    "outputs, words",
+    [
+        (lambda action, state: action, r"policy OwnPolicy returns int32 \(1,\), not \(action, extras, state\)"),
+        (lambda action, state: (action, ()), r"returns \(int32 \(1,\), \(\)\), not \(action, extras, state\)"),
+        (lambda action, state: (tf.cast(action, tf.float32), (), state), r"action is float32 \(1,\), and must be int32"),
+        (lambda action, state: (action[:, tf.newaxis], (), state), r"action is int32 \(1, 1\), and must be int32 \(None,\)"),
+        (lambda action, state: ({"move": action}, (), state), r"the action is {move: int32 \(1,\)}, and must be int32"),
+        (lambda action, state: (action, (), ()), r"the state is \(\), and must be {sum: float32 \(1, 3\)}"),
+        (lambda action, state: (action, (), {"sum": state["sum"][:, :2]}), r"the state is {sum: float32 \(1, 2\)}"),
+        (lambda action, state: (action, {"value": tf.zeros(())}, state), r"extras\['value'\] are float32 \(\)"),
+        (lambda action, state: (action, {"value": None}, state), r"extras\['value'\] are a NoneType"),
+    ],
+)
+def test_a_policy_that_returns_something_else_is_told_so(outputs, words):
+    with pytest.raises(CallboardError, match=words):
+        trace(outputs)
+
+
+class Torso(tf.keras.layers.Layer):
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs = outputs
+
+    def call(self, observation, training=False):
+        return self.outputs(observation)
+
+
+class Core(FeedForwardCore):
+    def __init__(self, outputs=None, state=None):
+        super().__init__()
+        self.outputs, self.state = outputs or (lambda features, state: (features, state)), state
+
+    def build(self, feature_size):
+        self.state_spec = {"sum": tf.TensorSpec((feature_size,), tf.float32)}
+
+    def initial_state(self, batch_size):
+        return {"sum": tf.zeros((batch_size, 2))} if self.state is None else self.state
+
+    def step(self, features, state, first):
+        return self.outputs(features, state)
+
+
+@pytest.mark.parametrize(
+    "torso, core, words",
+    [
+        (lambda x: {"a": x}, FeedForwardCore(), r"a torso must give features \[batch, size\]; this one gives {a: float32"),
+        (lambda x: (x, x), FeedForwardCore(), r"a torso must give features .* gives \(float32 \(1, 2\), float32 \(1, 2\)\)"),
+        (lambda x: x[:, :, tf.newaxis], FeedForwardCore(), r"a torso must give features .* gives \(1, 2, 1\)"),
+        (lambda x: tf.cast(x, tf.int32), FeedForwardCore(), "a torso must give floats; this one gives int32"),
+        (lambda x: x, Core(lambda x, state: x), r"core Core: step must return features and state, not float32 \(1, 2\)"),
+        (lambda x: x, Core(lambda x, state: (x[0], state)), r"a core must give features .* gives \(2,\)"),
+        (lambda x: x, Core(lambda x, state: (x, ())), r"core Core: step returns the state \(\), .* stands for {sum: float32"),
+        (lambda x: x, Core(state=()), r"core Core: initial_state\(1\) returns \(\), and its state_spec stands for {sum:"),
+    ],
+)
+def test_parts_of_a_network_that_return_something_else_are_named(torso, core, words):
+    with pytest.raises(CallboardError, match=words):
+        Network(SPEC, Torso(torso), core, PolicyValueHead(3))
+
+
+@pytest.mark.parametrize(
+    "output, words",
+    [
+        (tf.zeros(()), "a loss returns a LossOutput, not .*Tensor"),
+        (LossOutput(tf.zeros(()), [1.0]), "LossOutput.metrics are a dict of numbers by name, not list"),
+        (LossOutput(tf.zeros((4,)), {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
+        (LossOutput({"a_loss": tf.zeros((4,))}, {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
+    ],
+)
+def test_a_loss_that_returns_something_else_is_told_so(output, words):
+    with pytest.raises(CallboardError, match=words):
+        check_loss_output(output)
+    check_loss_output(LossOutput({"a_loss": tf.zeros(())}, {"a": 1.0}))
