@@ -222,6 +222,7 @@ def make_program(run: Run) -> lp.Program:
         graph.add_evaluator(coordinator, learners)
     supervising, *others = graph.program.get_all_nodes()
     supervising.supervise(others)
+    supervising.give(expected=[node.name for node in others])
     return graph.program
 
 

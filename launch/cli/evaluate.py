@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...counted_nouns import counted
 from ...environments.recorded import parse_record_infos, require_minari
 from ...errors import CallboardError, printable
 from ..experiments.experiment_checks import check_tasks
@@ -177,11 +178,11 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
     if returns:
         print(" ".join(f"{value:g}" for value in returns))
         print(
-            f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
+            f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {counted(len(returns), 'episode')} "
             f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
         )
     if counts_steps or not returns:
-        ended = f"{len(returns)} episodes" if returns else "no episode"
+        ended = counted(len(returns), "episode") if returns else "no episode"
         print(f"{summary['steps']:,} steps, in which {ended} ended; mean reward of a step {summary['mean_reward']:.4g}")
     for name, value in summary["episode_metrics"].items():
         if f"{name}_min" in summary["episode_metrics"]:

@@ -272,6 +272,10 @@ class ProgramNode(lp.PyClassNode):
     def create_handle(self) -> NodeHandle:
         return self._track_handle(NodeHandle(self.name, self.port_address, self.methods_address))
 
+    def give(self, **arguments: Any) -> None:
+        """Adds arguments for the `Node`; must be called before `make_node`."""
+        self._arguments |= arguments
+
     def move_to(self, directory: RunDirectory) -> None:
         """Makes the node write to another run directory; must be called before `make_node`."""
         run = self._arguments["run"]

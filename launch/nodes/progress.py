@@ -52,6 +52,8 @@ class Progress:
         """What the node has done so far of that for which it exists, such as learner steps."""
         self.transfer: tuple[int, float] | None = None
         """Size in bytes of weights that came in parts, and the seconds that they took, or take at their present rate."""
+        self.evaluation: tuple[int, int] | None = None
+        """How many episodes of an evaluation have ended, and of how many; None where none is under way."""
         self.waits_for: Callable[[], str] = lambda: ""
         """Returns what the current work waits for, empty if nothing; called for every heartbeat."""
 
@@ -97,6 +99,10 @@ class Progress:
         if wait is not None:
             name, since = wait
             self._waited[name] = self._waited.get(name, 0.0) + self._clock() - since
+
+    def evaluates(self, ended: int, episodes: int) -> None:
+        """Marks how many episodes of an evaluation have ended."""
+        self.evaluation = (ended, episodes) if ended < episodes else None
 
     def achieves(self, count: int = 1) -> None:
         """Counts what the node has done of that for which it exists."""

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ....counted_nouns import counted
 from ....deadlines import Deadline
 from ....errors import printable_lines
 from ...nodes.coordination.step_rates import RateWindow
@@ -22,6 +23,8 @@ from .trend import Trend, duration, rate, time_left
 
 _LINE_SECONDS = 10.0
 _RATE_SECONDS = 30.0
+_KNOWN_SECONDS = 10.0
+"""Time over which steps must be known before the time left is shown."""
 _SHOWN_RESTARTS = 4
 
 
@@ -46,6 +49,10 @@ class LineMonitor:
             return
         self._next_line.restart(_LINE_SECONDS)
         self._evaluated = evaluated
+        evaluating = evaluation_progress(status)
+        if evaluating:
+            _print_line(evaluating)
+            return
         done, limit, unit = self._progress.counted(status)
         unit = unit.removeprefix("environment ")
         parts = [f"{done:>9,} of {limit:,} {unit}" if limit else f"{done:>9,} {unit}"]
@@ -83,6 +90,7 @@ class LiveMonitor:
         self._progress.update(status)
         steps, limit, unit = self._progress.counted(status)
         done = f"{steps:,} of {limit:,} {unit}" if limit else f"{steps:,} {unit}"
+        done = evaluation_progress(status) or done
         view = progress_view(self._progress, status, steps / limit if limit else 0.0, done)
         with _output():
             self._live.update(view, refresh=True)
@@ -129,6 +137,7 @@ class RunProgress:
         self._clock = clock
         self._begin = clock()
         self._window = RateWindow(_RATE_SECONDS)
+        self._first: tuple[int, int] | None = None
         self._seconds_left: float | None = None
         self._trends: dict[str, Trend] = {}
         self._arrows: dict[str, str] = {}
@@ -143,6 +152,15 @@ class RunProgress:
     def update(self, status: dict[str, Any]) -> None:
         """Takes a status, which need not be shown."""
         steps, learner_steps = status["environment_steps"], status["learner_steps"]
+        self._first = self._first or (steps, learner_steps)
+        if (steps, learner_steps) != self._first:  # How long nodes start and compile says nothing about the rest.
+            self._estimate(status, steps, learner_steps)
+        for name in ("actor/episode_return", "evaluator/return"):
+            if name in status:
+                self._arrows[name] = self._trends.setdefault(name, Trend()).update(status[name])
+        self._best = max(self._best, status.get("evaluator/return", -math.inf))
+
+    def _estimate(self, status: dict[str, Any], steps: int, learner_steps: int) -> None:
         done = self._window.update(self._clock(), steps, learner_steps)
         estimates = [status.get("seconds_left")]
         estimates.append(time_left(self.max_steps - steps, done.environment_steps, done.seconds))
@@ -150,11 +168,8 @@ class RunProgress:
         if limit is not None:
             estimates.append(time_left(limit - learner_steps, done.learner_steps, done.seconds))
         # The run ends at the limit that it reaches first.
-        self._seconds_left = min((seconds for seconds in estimates if seconds is not None), default=None)
-        for name in ("actor/episode_return", "evaluator/return"):
-            if name in status:
-                self._arrows[name] = self._trends.setdefault(name, Trend()).update(status[name])
-        self._best = max(self._best, status.get("evaluator/return", -math.inf))
+        left = min((seconds for seconds in estimates if seconds is not None), default=None)
+        self._seconds_left = left if done.seconds >= _KNOWN_SECONDS else None
 
     def fields(self, status: dict[str, Any], in_words: bool = False) -> list[tuple[str, str]]:
         """Returns what is shown of the status that was last given to `update`, as pairs of name and text.
@@ -170,7 +185,7 @@ class RunProgress:
             fields.append(("time left", duration(self._seconds_left)))
         if status.get("actors") != 0:
             fields.append(("steps/s", rate(status["actor/steps_per_second"])))
-        fields.append(("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"))
+        fields.append(("learner steps/s", _learner_rate(status["learner/steps_per_second"])))
         if "actor/episode_return" in status:
             fields.append(("mean return", self._with_trend(status, "actor/episode_return")))
         if "evaluator/return" in status:
@@ -218,6 +233,18 @@ class RunProgress:
     def _with_trend(self, status: dict[str, Any], name: str) -> str:
         arrow = self._arrows.get(name)
         return f"{status[name]:.1f}{f' {arrow}' if arrow else ''}"
+
+
+def _learner_rate(per_second: float) -> str:
+    return f"{per_second:,.1f}" if per_second >= 0.1 else rate(per_second)
+
+
+def evaluation_progress(status: dict[str, Any]) -> str:
+    """Returns how far the final evaluation is, in words; empty as long as the run has not come to it."""
+    ended = status.get("evaluation")
+    if not ended or not status.get("stopping"):
+        return ""
+    return f"evaluating: {ended[0]:,} of {counted(ended[1], 'episode')}"
 
 
 def _print_line(text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....agents.registry import agent_name
+from ....counted_nouns import counted
 from ....environments import environment_text
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
@@ -112,7 +113,7 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(
-            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over {evaluation_episodes} episodes."
+            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over {counted(evaluation_episodes, 'episode')}."
         )
     elif outcome.training_return is not None:
         parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")

@@ -48,7 +48,9 @@ class Trend:
 
 
 def rate(per_second: float) -> str:
-    """Returns environment steps per second: `4,021`, or below 100 with a decimal, as slow environments need."""
+    """Returns steps per second: `4,021`, below 100 with a decimal, and below 0.1 with two digits, as slow ones need."""
+    if 0.0 < per_second < 0.095:
+        return f"{per_second:.2g}"
     return f"{per_second:,.{1 if per_second < 99.95 else 0}f}"
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from ...nodes.progress import Heartbeat
 
+_AGAIN = 0.25
+"""Part of the limit after which a node is named that was named for the same before."""
 _SILENT_SECONDS = 6.0
 _WORK_SECONDS = 8.0
 _SLOW_SECONDS = 30.0
@@ -68,6 +70,8 @@ class _Watched:
     next_line: float = 0.0
     """Seconds without progress after which the next line is printed."""
     named: bool = False
+    said: set[str] = dataclasses.field(default_factory=set)
+    """What was said of it; again only when a part of the limit has passed."""
     next_wait_line: float = -math.inf
     """The time before which its waiting is not reported again, since waiting for others may be normal for it."""
 
@@ -139,7 +143,8 @@ class ProgressWatchdog:
             stall = self._stall(watched, now)
             if stall.seconds > stall.overdue_after:
                 overdue.append(Overdue(name, f"{stall.text} for {stall.seconds:.0f} s"))
-            elif stall.seconds > max(stall.named_after, watched.next_line):
+            elif stall.seconds > max(self._named_after(watched, stall), watched.next_line):
+                watched.said.add(stall.text)
                 watched.next_line = stall.seconds + _REMIND_SECONDS
                 if stall.waits and now < watched.next_wait_line:
                     continue
@@ -210,6 +215,11 @@ class ProgressWatchdog:
             return _Stall(activity, seconds, _SLOW_SECONDS, slow)
         blocked = kind == "shared" and min(seconds, self._blocked.get(watched.group, 0.0)) > slow
         return _Stall(activity, seconds, _WAIT_SECONDS, slow if blocked else math.inf, waits=True)
+
+    def _named_after(self, watched: _Watched, stall: _Stall) -> float:
+        if stall.text not in watched.said or math.isinf(stall.overdue_after):
+            return stall.named_after
+        return max(stall.named_after, _AGAIN * stall.overdue_after)
 
     def _seconds_blocked(self, group: str, now: float) -> float:
         """Returns for how long all nodes of a restart group have been in shared work here without progress."""

@@ -103,7 +103,10 @@ class EnvironmentNode(ReportingNode):
             else:
                 progress.works_slowly("in first forward pass (compiling)")
             return True
-        progress.waits("steps that are left to do")
+        if self.reporter.state.stopping:
+            progress.works("idle")
+        else:
+            progress.waits("steps that are left to do")
         now = time.monotonic()
         if now >= self._next_request and not self.reporter.state.stopping:
             self._next_request = now + self._lease_pause

@@ -67,7 +67,13 @@ class Coordinator(Node):
         "replied_stacks",
     )
 
-    def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        clock: Callable[[], float] = time.monotonic,
+        expected: Sequence[str] = (),
+    ):
         super().__init__(context)
         self._experiment = run.experiment
         self._clock = clock
@@ -92,7 +98,7 @@ class Coordinator(Node):
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
-        self._overview = NodeOverview(clock, context, self._counters, run.start)
+        self._overview = NodeOverview(clock, context, self._counters, run.start, expected)
         self._metrics, self._warnings = RunMetrics(run, self._counters, clock), LearningWarnings(run)
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
@@ -279,6 +285,7 @@ class Coordinator(Node):
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "slow_weights": self._overview.slow_weights(),
+                "evaluation": self._overview.evaluation(),
                 "node_restarts": self._overview.restarts,
                 "nodes": sorted(self._nodes),
             }

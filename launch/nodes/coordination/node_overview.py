@@ -27,6 +27,7 @@ class NodeOverview:
       own: context of the coordinator, which is one of the nodes.
       counters: the run's counters, which also keep the restarts.
       start: id of this start of the run, see `Run`.  Nodes of an earlier start have ended, and were not restarted.
+      expected: names of the nodes that will report.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class NodeOverview:
         own: NodeContext | None = None,
         counters: Counters | None = None,
         start: str = "",
+        expected: Sequence[str] = (),
     ):
-        self._clock = clock
+        self._clock, self._begun, self._expected = clock, clock(), expected
         self._counters = Counters() if counters is None else counters
         started = f"start {start}"
         self._incarnations: dict[str, str] = {}
@@ -115,6 +117,11 @@ class NodeOverview:
         size, seconds = (statistics.fmean(values) for values in zip(*slow[kind], strict=True))
         return size, seconds, len(slow[kind]), kind
 
+    def evaluation(self) -> Sequence[int] | None:
+        """Returns how many episodes of an evaluation have ended, and of how many; None where none is under way."""
+        healths = (health for name, (_, health) in self._nodes.items() if kind_of(name) == "evaluator")
+        return next((health.evaluation for health in healths if health is not None), None)
+
     def metrics(self) -> dict[str, float]:
         """Returns the metrics of all nodes together."""
         waiting = self.waiting()
@@ -136,8 +143,8 @@ class NodeOverview:
         """
         now = self._clock()
         rows = []
-        for name in sorted(self._nodes, key=_order):
-            heard, health = self._nodes[name]
+        for name in sorted({*self._expected, *self._nodes}, key=_order):
+            heard, health = self._nodes.get(name, (self._begun, None))
             restarts = self._counters.total(f"{_RESTARTS}{name}")
             row: dict[str, Any] = {"node": name, "silent": now - heard, "restarts": restarts}
             if health is not None:

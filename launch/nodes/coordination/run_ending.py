@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from ....counted_nouns import counted
 from ....deadlines import Clock
 from ...experiment import Experiment
 from .stopping_rules import Stop
@@ -57,8 +58,8 @@ class RunEnding:
         if not self._is_evaluated:
             self._evaluator_heard = now
             self._deadline = now + self._experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-            episodes = self._experiment.evaluation_episodes
-            self._notify(f"{self.reason}; evaluating the final policy over {episodes} episodes")
+            episodes = counted(self._experiment.evaluation_episodes, "episode")
+            self._notify(f"{self.reason}; evaluating the final policy over {episodes}")
 
     def request(self, reason: str) -> None:
         """Ends the run as at a limit, without a final evaluation, also one that has begun."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ....counted_nouns import counted
 from ....deadlines import Clock
 from ....environments import ONLY_AGENT
 from ...experiment import Experiment
@@ -137,7 +138,7 @@ class StoppingRules:
         mean = evaluation.get("evaluator/return")
         if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:
             return Stop(
-                f"the return {mean:.1f}, a mean over {experiment.evaluation_episodes} episodes, "
+                f"the return {mean:.1f}, a mean over {counted(experiment.evaluation_episodes, 'episode')}, "
                 f"has reached {experiment.stop_return:g} within {environment_steps:,} environment steps",
                 final_evaluation=False,
             )

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Callable
 
+from ....counted_nouns import counted
 from ....environments import episode_limit_advice
 from ...experiment import Experiment
 
 _WARN_SECONDS = 60.0
+_LONG_EPISODE = 10_000
+"""Steps without the end of an episode from which on it is likely that none will end."""
 
 
 class EvaluationWatch:
@@ -19,6 +22,7 @@ class EvaluationWatch:
       notify: receives a line for the user.
       experiment: has the environment, for what limits its episodes.
       clock: returns seconds.
+      show: receives how many episodes have ended, of how many.
     """
 
     def __init__(
@@ -29,6 +33,7 @@ class EvaluationWatch:
         notify: Callable[[str], None],
         experiment: Experiment,
         clock: Callable[[], float] = time.monotonic,
+        show: Callable[[int, int], None] = lambda ended, episodes: None,
     ):
         self._episodes = episodes
         self._timeout = timeout
@@ -37,6 +42,8 @@ class EvaluationWatch:
         self._experiment = experiment
         self._clock = clock
         self._begun = clock()
+        show(0, episodes)
+        self._show = show
         self._steps = 0
         self._ended = 0
         self._warned = False
@@ -58,19 +65,23 @@ class EvaluationWatch:
 
     def episode_ended(self) -> None:
         self._ended += 1
+        self._show(self._ended, self._episodes)
 
     @property
     def problem(self) -> str:
         """Why the evaluation timed out, in one line."""
         advice = "raise evaluation_timeout, or evaluate fewer episodes"
         if not self._ended:
-            advice = f"{self._unending}; if they are only slow, {advice}"
+            advice = f"{self._unending}; {'if they are only slow, ' * (self._steps >= _LONG_EPISODE)}{advice}"
         return (
-            f"the evaluation was given up: {self._ended} of its {self._episodes} episodes ended within "
+            f"the evaluation was given up: {self._ended} of its {counted(self._episodes, 'episode')} ended within "
             f"{self._timeout:g} s (evaluation_timeout); {advice}"
         )
 
     @property
     def _unending(self) -> str:
+        made = f"each environment made {counted(self._steps, 'step')}"
+        if self._steps < _LONG_EPISODE:
+            return f"{made}, {self._steps / max(self._clock() - self._begun, 1.0):.1f} a second, so it may take long"
         how = episode_limit_advice(self._experiment.env, self._experiment.options_of_env)
-        return f"each environment made {self._steps:,} steps; if episodes may never end, {how}"
+        return f"{made}; if episodes may never end, {how}"

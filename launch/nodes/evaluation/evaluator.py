@@ -129,6 +129,7 @@ class EvaluatorNode(ReportingNode):
             lambda: self.context.stop.is_set() or abandoned(),
             self.context.notify,
             self._experiment,
+            show=self.context.progress.evaluates,
         )
         if self._prepared.watched is not None:
             self._prepared.watched.take_ended()

@@ -37,6 +37,8 @@ class NodeHealth(NamedTuple):
     """Whether the node did slow work, such as compiling, so that `waiting` says nothing about the rest of the run."""
     transfer: Sequence[float] | None = None
     """See `Progress.transfer`."""
+    evaluation: Sequence[int] | None = None
+    """See `Progress.evaluation`."""
 
 
 class Command(NamedTuple):

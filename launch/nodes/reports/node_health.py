@@ -69,6 +69,7 @@ class NodeProbe:
             weights=self._weights(),
             starting=is_slow or self._was_slow,
             transfer=self._progress.transfer,
+            evaluation=self._progress.evaluation,
         )
         self._was_slow = is_slow
         self._measured_at, self._cpu_seconds, self._waited = now, cpu_seconds, waited

@@ -55,12 +55,12 @@ def test_progress_shows_time_left_trends_the_best_evaluation_and_restarts():
     progress = RunProgress(1000, clock=lambda: now)
     progress.update({**STATUS, "environment_steps": 0})
     for steps, score in ((125, 10.0), (250, 60.0), (375, 80.0), (500, 70.0)):
-        now += 1.0
+        now += 5.0
         status = {**STATUS, "environment_steps": steps, "evaluator/return": score, "evaluator/return_std": 5.0}
         progress.update({**status, "actor/episode_return": 100.0 - score})
     shown = {**status, "actor/episode_return": 30.0, "node_restarts": {"actor/1": 2, "learner/0": 1}}
     fields = dict(progress.fields(shown, in_words=True))
-    assert fields["time left"] == "4 s"
+    assert fields["time left"] == "20 s"
     assert fields["mean return"] == "30.0 ↘"
     assert fields["evaluation"] == "70.0 ± 5.0 ↗ (goal 475, best 80.0)"
     assert fields["waiting"] == "the learner waits for data 63% of the time: actors are the bottleneck"
@@ -72,16 +72,16 @@ def test_progress_shows_time_left_trends_the_best_evaluation_and_restarts():
 @pytest.mark.parametrize(
     ("limits", "left"),
     [
-        ({"max_learner_steps": 40, "seconds_left": None}, "3 s"),
+        ({"max_learner_steps": 40, "seconds_left": None}, "29 s"),
         ({"max_learner_steps": None, "seconds_left": 2.0}, "2 s"),
-        ({"max_learner_steps": 4000, "seconds_left": 90.0}, "4 s"),
+        ({"max_learner_steps": 4000, "seconds_left": 90.0}, "39 s"),
     ],
 )
 def test_the_time_left_is_that_to_the_first_limit(limits, left):
     now = 0.0
     progress = RunProgress(1000, clock=lambda: now)
-    for now in (0.0, 1.0):  # noqa: B007
-        status = {**STATUS, **limits, "environment_steps": 200 * now, "learner_steps": 10 * now}
+    for now in (0.0, 1.0, 11.0):  # noqa: B007
+        status = {**STATUS, **limits, "environment_steps": 20 * now, "learner_steps": now}
         progress.update(status)
     assert dict(progress.fields(status))["time left"] == left
 
@@ -131,3 +131,30 @@ def test_how_full_replay_is_is_shown_unless_it_is_a_queue():
 def test_open_episodes_of_simulators_and_that_the_run_waits_for_them():
     fields = dict(RunProgress(1000).fields({**STATUS, "policy_server/open_episodes": 3.0}))
     assert fields["open episodes"] == "3 of simulators" and fields["waits for"] == "simulators"
+
+
+def test_the_time_left_is_shown_once_steps_were_made_for_a_while():
+    now = 0.0
+    progress = RunProgress(1000, clock=lambda: now)
+    shown = []
+    for now, steps in ((0.0, 0), (60.0, 0), (61.0, 1), (66.0, 51), (72.0, 111)):  # noqa: B007
+        status = {**STATUS, "environment_steps": steps, "seconds_left": 7200.0}
+        progress.update(status)
+        shown.append(dict(progress.fields(status)).get("time left"))
+    assert shown[:4] == [None] * 4 and shown[4] == "89 s"
+
+
+def test_slow_learner_steps_are_not_shown_as_none():
+    fields = dict(RunProgress(1000).fields({**STATUS, "learner/steps_per_second": 0.043}))
+    assert fields["learner steps/s"] == "0.043"
+
+
+def test_a_line_says_how_far_the_final_evaluation_is(capsys):
+    monitor = LineMonitor(1000)
+    monitor.status({**STATUS, "stopping": True, "evaluation": [12, 100]})
+    assert capsys.readouterr().out == "evaluating: 12 of 100 episodes\n"
+
+
+def test_a_line_names_a_slow_link(capsys):
+    LineMonitor(1000).status({**STATUS, "slow_weights": [34e6, 27.2, 1, "actor"]})
+    assert "bottleneck link: weights of 34 MB take 27 s to 1 actor: the link" in capsys.readouterr().out

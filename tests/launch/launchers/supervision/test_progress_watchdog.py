@@ -78,6 +78,18 @@ def test_an_environment_that_never_returns_is_named_with_what_it_does(watch):
     assert watch.overdue[0] == ("actor/1", "in environment step for 300 s")
 
 
+def test_slow_steps_of_a_healthy_node_are_named_once_and_then_from_a_quarter_of_the_limit_on(watch):
+    watch.start("actor/0")
+    for seconds in (5, 20, 5, 20, 5, 20, 5, 80, 5):
+        watch.let_pass(seconds, working=["actor/0"] if seconds == 5 else [])
+    assert watch.said == [
+        "actor/0: in environment step for 8 s, at most 300 s",
+        "actor/0: makes progress again, after 20 s",
+        "actor/0: in environment step for 75 s, at most 300 s",
+        "actor/0: makes progress again, after 80 s",
+    ]
+
+
 def test_a_role_that_marks_nothing_is_judged_by_its_steps(watch):
     watch.start("custom/0")
     for _ in range(1000):

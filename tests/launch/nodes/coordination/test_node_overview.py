@@ -61,3 +61,10 @@ def test_the_table_is_ordered_by_kind_and_number(overview):
     # A learner that was restarted from a checkpoint is behind the actors for a while.
     overview.update("actor/2", "a", health(weights=9), learner_step=4)
     assert overview.table()[0]["lag"] == 0
+
+
+def test_nodes_that_have_not_reported_are_in_the_table():
+    overview = NodeOverview(lambda: 1.0, expected=["learner/0", "actor/0"])
+    overview.update("actor/0", "a", None)
+    assert [row["node"] for row in overview.table()] == ["actor/0", "learner/0"]
+    assert "process" not in overview.table()[1], "which is shown as starting"

@@ -20,4 +20,4 @@ def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):
             marks.append(progress.heartbeat().marks)
         assert marks == sorted(set(marks)) and bytes_in(tmp_path / "inner") == 3
         time.sleep(0.1)
-        assert progress.heartbeat() == (marks[-1], "writing", "slow")
+        assert progress.heartbeat()[:3] == (marks[-1], "writing", "slow")
