@@ -1,4 +1,4 @@
-"""Transfer of large arrays in parts, so that a link of any speed makes progress within the time that a call may take."""
+"""Transfer of large arrays in parts, so that a link of any speed makes progress in the time that a call may take."""
 
 import time
 from collections.abc import Callable

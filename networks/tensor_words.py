@@ -1,7 +1,5 @@
 """Nests of tensors in words, for messages."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from ..data import Nest

@@ -23,7 +23,9 @@ def checked_policy(policy: Any, action: Nest, state: Nest) -> Callable[..., tupl
       state: `tf.TensorSpec`s `[B, ...]` of its recurrent state.
     """
     name = type(policy).__name__
-    expected = tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape), leaf.dtype), specs.tensor_spec(action))
+    expected = tree.map_structure(
+        lambda leaf: tf.TensorSpec((None, *leaf.shape), leaf.dtype), specs.tensor_spec(action)
+    )
 
     def checked(*arguments: Any) -> tuple[Nest, Nest, Nest]:
         outputs = policy(*arguments)

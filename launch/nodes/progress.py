@@ -51,7 +51,7 @@ class Progress:
         self.achieved = 0
         """What the node has done so far of that for which it exists, such as learner steps."""
         self.transfer: tuple[int, float] | None = None
-        """Size in bytes of weights that came in parts, and the seconds that they took, or take at their present rate."""
+        """Size in bytes of weights that came in parts, and the seconds that they took, or take at the present rate."""
         self.evaluation: tuple[int, int] | None = None
         """How many episodes of an evaluation have ended, and of how many; None where none is under way."""
         self.waits_for: Callable[[], str] = lambda: ""

@@ -34,7 +34,9 @@ def test_tables_are_those_of_reverb(own, made):
 @pytest.mark.parametrize("made", [None, tf.data.Dataset.range(3), ReplayDataset([1, 2], "replay", 1)])
 def test_a_dataset_comes_with_its_table(own, made):
     own.made = made
-    with pytest.raises(CallboardError, match="OwnReplay.dataset must return a ReplayDataset around a tf.data.Dataset, not"):
+    with pytest.raises(
+        CallboardError, match="OwnReplay.dataset must return a ReplayDataset around a tf.data.Dataset, not"
+    ):
         made_dataset(own, None, None)
     own.made = ReplayDataset(tf.data.Dataset.range(3), "replay", 1)
     assert made_dataset(own, None, None) is own.made

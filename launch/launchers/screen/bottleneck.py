@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ....caller_words import argument
+from ....counted_nouns import counted
 
 _MUCH = 0.2
 """Fraction of the time from which on waiting is worth a remark."""
@@ -30,12 +31,12 @@ def find_bottleneck(waiting: Waiting, status: Mapping[str, Any]) -> Bottleneck |
     slow = status.get("slow_weights")
     if slow:
         size, seconds, count, kind = slow
-        nodes = f"{count} {kind} node{'s' * (count != 1)}" if kind == "inference" else f"{count} {kind}{'s' * (count != 1)}"
+        nodes = counted(count, f"{kind} node" if kind == "inference" else kind)
+        less, fewer = argument("publish_every_steps", 100), argument("inference", "central")
         return Bottleneck(
             "link",
-            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {nodes}: the link to the learner is the bottleneck; "
-            f"{argument('publish_every_steps', 100)} sends them less often, {argument('inference', 'central')} to fewer "
-            "nodes",
+            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {nodes}: the link to the learner is the "
+            f"bottleneck; {less} sends them less often, {fewer} to fewer nodes",
         )
     found = _bottleneck(waiting, status.get("learner_steps", 0))
     if found is None or found.part != "actors" or "policy_server/open_episodes" not in status:

@@ -113,7 +113,8 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(
-            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over {counted(evaluation_episodes, 'episode')}."
+            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over "
+            f"{counted(evaluation_episodes, 'episode')}."
         )
     elif outcome.training_return is not None:
         parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")

@@ -106,7 +106,7 @@ class NodeOverview:
         }
 
     def slow_weights(self) -> tuple[float, float, int, str] | None:
-        """Returns the bytes of weights that take long, the seconds, to how many nodes, and their kind; None if none do."""
+        """Returns the bytes of weights that take long, the seconds, how many nodes get them, and their kind."""
         slow: dict[str, list[Sequence[float]]] = {}
         for name, (_, health) in self._nodes.items():
             if health is not None and health.transfer and health.transfer[1] >= _LONG_SECONDS:

@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from dm_env import specs
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.gradient_step import LossOutput, check_loss_output
@@ -12,7 +13,6 @@ from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
 from callboard.specs import EnvironmentSpec
-from dm_env import specs
 
 SPEC = EnvironmentSpec(specs.Array((2,), "float32"), specs.DiscreteArray(3, dtype="int32"))
 LAYOUT = Layout(SPEC, envs_per_actor=2, actors=1, shards=1, replicas=1, seed=1, max_steps=1000)
@@ -45,8 +45,14 @@ def test_a_policy_that_returns_what_it_should_is_traced():
     [
         (lambda action, state: action, r"policy OwnPolicy returns int32 \(1,\), not \(action, extras, state\)"),
         (lambda action, state: (action, ()), r"returns \(int32 \(1,\), \(\)\), not \(action, extras, state\)"),
-        (lambda action, state: (tf.cast(action, tf.float32), (), state), r"action is float32 \(1,\), and must be int32"),
-        (lambda action, state: (action[:, tf.newaxis], (), state), r"action is int32 \(1, 1\), and must be int32 \(None,\)"),
+        (
+            lambda action, state: (tf.cast(action, tf.float32), (), state),
+            r"action is float32 \(1,\), and must be int32",
+        ),
+        (
+            lambda action, state: (action[:, tf.newaxis], (), state),
+            r"action is int32 \(1, 1\), and must be int32 \(None,\)",
+        ),
         (lambda action, state: ({"move": action}, (), state), r"the action is {move: int32 \(1,\)}, and must be int32"),
         (lambda action, state: (action, (), ()), r"the state is \(\), and must be {sum: float32 \(1, 3\)}"),
         (lambda action, state: (action, (), {"sum": state["sum"][:, :2]}), r"the state is {sum: float32 \(1, 2\)}"),
@@ -86,14 +92,34 @@ class Core(FeedForwardCore):
 @pytest.mark.parametrize(
     "torso, core, words",
     [
-        (lambda x: {"a": x}, FeedForwardCore(), r"a torso must give features \[batch, size\]; this one gives {a: float32"),
-        (lambda x: (x, x), FeedForwardCore(), r"a torso must give features .* gives \(float32 \(1, 2\), float32 \(1, 2\)\)"),
+        (
+            lambda x: {"a": x},
+            FeedForwardCore(),
+            r"a torso must give features \[batch, size\]; this one gives {a: float32",
+        ),
+        (
+            lambda x: (x, x),
+            FeedForwardCore(),
+            r"a torso must give features .* gives \(float32 \(1, 2\), float32 \(1, 2\)\)",
+        ),
         (lambda x: x[:, :, tf.newaxis], FeedForwardCore(), r"a torso must give features .* gives \(1, 2, 1\)"),
         (lambda x: tf.cast(x, tf.int32), FeedForwardCore(), "a torso must give floats; this one gives int32"),
-        (lambda x: x, Core(lambda x, state: x), r"core Core: step must return features and state, not float32 \(1, 2\)"),
+        (
+            lambda x: x,
+            Core(lambda x, state: x),
+            r"core Core: step must return features and state, not float32 \(1, 2\)",
+        ),
         (lambda x: x, Core(lambda x, state: (x[0], state)), r"a core must give features .* gives \(2,\)"),
-        (lambda x: x, Core(lambda x, state: (x, ())), r"core Core: step returns the state \(\), .* stands for {sum: float32"),
-        (lambda x: x, Core(state=()), r"core Core: initial_state\(1\) returns \(\), and its state_spec stands for {sum:"),
+        (
+            lambda x: x,
+            Core(lambda x, state: (x, ())),
+            r"core Core: step returns the state \(\), .* stands for {sum: float32",
+        ),
+        (
+            lambda x: x,
+            Core(state=()),
+            r"core Core: initial_state\(1\) returns \(\), and its state_spec stands for {sum:",
+        ),
     ],
 )
 def test_parts_of_a_network_that_return_something_else_are_named(torso, core, words):

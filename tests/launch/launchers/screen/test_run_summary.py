@@ -1,8 +1,11 @@
 """What a user reads at the beginning and at the end of a run."""
 
 import pathlib
+import types
 
+import numpy as np
 import pytest
+from dm_env import specs
 from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
@@ -11,6 +14,7 @@ from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.launchers.screen.run_summary import SummaryMonitor, describe_end
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.specs import EnvironmentSpec
 
 
 class Screen:
@@ -24,6 +28,9 @@ class Screen:
         self.statuses.append(status)
 
 
+LAYOUT = types.SimpleNamespace(spec=EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3)))
+
+
 @pytest.fixture
 def screen():
     return Screen()
@@ -35,7 +42,7 @@ def make_summary(screen, tmp_path, monkeypatch):
 
     def make(path=tmp_path / "runs" / "x", url="", options=(), **settings):
         experiment = Experiment(agent=Impala(), env="CartPole-v1", max_steps=5000, **settings)
-        return SummaryMonitor(Run(experiment, None, RunDirectory(path, url=url)), screen, options)
+        return SummaryMonitor(Run(experiment, LAYOUT, RunDirectory(path, url=url)), screen, options)
 
     return make
 
@@ -115,3 +122,19 @@ def test_a_run_without_a_learner_step_says_that_nothing_was_learned(make_summary
     assert (message in screen.said[-1]) if message else len(screen.said) == 1
     summary.complete(Outcome(exit_code=1, failed_node="actor/0"))
     assert len(screen.said) == (2 if message else 1)
+
+
+def test_a_run_whose_learner_died_and_made_no_step_has_failed(make_summary):
+    for limit in ("reached max_steps (5,000 environment steps)", "reached max_seconds"):
+        summary = make_summary()
+        summary.status({"environment_steps": 5000, "learner_steps": 0, "replay/inserted_0": 600})
+        outcome = Outcome(reason=limit, restarted={"actor/0": "killed", "learner/0": "ValueError: no"})
+        ended = summary.complete(outcome)
+        assert (ended.exit_code, ended.failed_node, ended.error) == (1, "learner/0", "ValueError: no")
+
+
+def test_a_run_whose_learner_died_and_made_steps_has_not_failed(make_summary):
+    summary = make_summary()
+    summary.status({"environment_steps": 5000, "learner_steps": 7, "replay/inserted_0": 600})
+    ended = summary.complete(Outcome(reason="reached max_seconds", restarted={"learner/0": "ValueError: no"}))
+    assert ended.exit_code == 0 and ended.failed_node is None

@@ -85,7 +85,7 @@ def test_slow_steps_of_a_healthy_node_are_named_once_and_then_from_a_quarter_of_
     assert watch.said == [
         "actor/0: in environment step for 8 s, at most 300 s",
         "actor/0: makes progress again, after 20 s",
-        "actor/0: in environment step for 75 s, at most 300 s",
+        "actor/0: in environment step for 76 s, at most 300 s",
         "actor/0: makes progress again, after 80 s",
     ]
 

@@ -41,7 +41,9 @@ def test_snapshots_are_taken_when_due_and_the_newest_are_kept(tmp_path):
     for steps in (0, 9, 10, 15, 25, 26, 40):
         policies.take_due(steps, Weights(steps))
     # Due are 0, 10, 25 and 40.
-    assert {number: packed.view(np.float32)[0] for number, packed in policies.others_than({}, 1000)["past"].items()} == {
+    assert {
+        number: packed.view(np.float32)[0] for number, packed in policies.others_than({}, 1000)["past"].items()
+    } == {
         2: 25,
         3: 40,
     }

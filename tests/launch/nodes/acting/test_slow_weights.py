@@ -47,7 +47,9 @@ class Learner:
         self.store, self.calls, self._steps = WeightStore(), [], itertools.count()
         self.count = count
         self.server = courier.Server()
-        self.server.Bind("get_variables", functools.partial(self.call, lambda have, most: self.store.get(have, 0, most)))
+        self.server.Bind(
+            "get_variables", functools.partial(self.call, lambda have, most: self.store.get(have, 0, most))
+        )
         self.server.Bind("get_part", functools.partial(self.call, self.store.part))
         self.publish()
         self.server.Start()
@@ -137,7 +139,7 @@ def test_small_weights_take_one_call(served):
     assert len(learner.calls) == 1
 
 
-@pytest.mark.parametrize("served", [50_000], indirect=True)
+@pytest.mark.parametrize("served", [25_000], indirect=True)
 def test_small_weights_come_in_parts_over_a_very_slow_link(served):
     learner, link = served
     weights, handle = client_of(learner, link(1e5).port)
@@ -145,7 +147,7 @@ def test_small_weights_come_in_parts_over_a_very_slow_link(served):
     assert weights.apply()
 
 
-@pytest.mark.parametrize("served", [1_000_000], indirect=True)
+@pytest.mark.parametrize("served", [300_000], indirect=True)
 def test_several_nodes_share_a_slow_link(served):
     learner, link = served
     slow = link(4e6)
@@ -183,7 +185,21 @@ def test_34_mb_arrive_over_a_link_of_40_mbit_per_second():
     network, size = HostNetwork(["learner", "actor"]), 34_000_000
     script = [sys.executable, str(pathlib.Path(__file__).parent / "weights_over_link.py")]
     try:
-        limit = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "40mbit", "burst", "32kbit", "latency", "400ms"]
+        limit = [
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "eth0",
+            "root",
+            "tbf",
+            "rate",
+            "40mbit",
+            "burst",
+            "32kbit",
+            "latency",
+            "400ms",
+        ]
         limited = subprocess.run([*network.inside("learner"), *limit], capture_output=True, text=True)
         if limited.returncode:
             pytest.skip(f"no limited links here: {limited.stderr.strip()}")

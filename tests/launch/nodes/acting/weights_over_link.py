@@ -1,4 +1,4 @@
-"""A learner's weights, or one who fetches them, in a process of its own: `serve PORT BYTES` or `fetch ADDRESS BYTES`."""
+"""Serves weights, or fetches them, in a process of its own: `serve PORT BYTES` or `fetch ADDRESS BYTES`."""
 
 import sys
 import threading

@@ -35,7 +35,10 @@ def test_episodes_that_do_not_end_are_named_once_and_given_up(said, clock):
     assert line.endswith("; if episodes may never end, limit their length with --env-options.max_episode_steps 1000")
     clock.now = 101.0
     assert watch.stopped() and watch.timed_out
-    assert "0 of its 5 episodes ended within 100 s (evaluation_timeout); each environment made 10,004 steps" in watch.problem
+    assert (
+        "0 of its 5 episodes ended within 100 s (evaluation_timeout); each environment made 10,004 steps"
+        in watch.problem
+    )
     assert "if they are only slow, raise evaluation_timeout" in watch.problem
 
 
@@ -59,8 +62,8 @@ def test_slow_steps_are_not_taken_for_episodes_that_never_end(said, clock):
     for clock.now in (*range(60), 61.0):
         assert not watch.stopped()
     assert said == [
-        "no episode of the evaluation has ended within 60 s; each environment made 60 steps, 1.0 a second, so it may take "
-        "long"
+        "no episode of the evaluation has ended within 60 s; each environment made 60 steps, 1.0 a second, so it "
+        "may take long"
     ]
     clock.now = 101.0
     assert watch.stopped() and "never end" not in watch.problem
