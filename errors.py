@@ -88,6 +88,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def counted(number: float, noun: str) -> str:
+    """Returns `1 episode` or `2,000 episodes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def check_text(name: object, what: str) -> None:
     """Raises `CallboardError` if a user's name is text that no file can hold, such as part of a letter.
 

@@ -30,10 +30,10 @@ def check_loss_output(output: Any) -> None:
     """Raises `CallboardError` if what a loss has returned is no `LossOutput`."""
     if not isinstance(output, LossOutput):
         kind = type(output).__name__
-        raise CallboardError(f"a loss returns a LossOutput, not {kind}; see docs/guides/agent.md")
+        raise CallboardError(f"a loss returns a LossOutput, not {kind}: LossOutput(loss, metrics)")
     if not isinstance(output.metrics, Mapping):
         kind = type(output.metrics).__name__
-        raise CallboardError(f"LossOutput.metrics are a dict of numbers by name, not {kind}; see docs/guides/agent.md")
+        raise CallboardError(f"LossOutput.metrics are a dict of numbers by name, not {kind}")
     for part in output.loss.values() if isinstance(output.loss, Mapping) else [output.loss]:
         shape = getattr(part, "shape", ())
         if tf.TensorShape(shape).rank not in (None, 0):

@@ -175,6 +175,7 @@ class WeightClient:
                 return
             self._incoming = None
         if packed is not None:
+            assert not isinstance(packed, int)
             with self._lock:
                 self._fetched = version, packed
                 self._newest = version

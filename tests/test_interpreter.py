@@ -110,9 +110,9 @@ def test_the_command_as_a_module_takes_none_that_it_imports_itself(hostile):
 @pytest.mark.skipif(not pathlib.Path("/proc/self/autogroup").exists(), reason="this kernel groups no sessions")
 def test_a_new_session_keeps_the_niceness_of_who_has_started_it():
     code = "import os, subprocess; from callboard.interpreter import python_command; "
-    code += "niceness = os.nice(7); print(niceness, flush=True); "
+    code += "niceness = os.nice(7) or os.nice(1); print(niceness, flush=True); "
     code += "show = 'print(open(\"/proc/self/autogroup\").read())'; "
     code += "subprocess.run(python_command(show, in_new_session=True), start_new_session=True)"
     done = subprocess.run(python_command(code), capture_output=True, text=True)
     niceness, group = done.stdout.split("\n")[:2]
-    assert int(niceness) >= 7 and group.endswith(f" nice {niceness}"), done.stderr
+    assert group.endswith(f" nice {niceness}"), done.stderr

@@ -69,7 +69,7 @@ def _meant(option: str, known: Collection[str]) -> str:
     for words, ours in _CALLED.items():
         if option in words.split():
             if near := [one for one in ours.split() if one in known]:
-                return f"did you mean {near[0]!r}?"
+                return did_you_mean(near[0])
             if setting := [one for one in ours.split() if one.startswith("--")]:
                 return f"that is a setting of the agent: {' '.join(setting)}"
     return ""

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...counted_nouns import counted
 from ...environments.recorded import parse_record_infos, require_minari
-from ...errors import CallboardError, printable
+from ...errors import CallboardError, counted, printable
 from ..experiments.experiment_checks import check_tasks
 from ..run_directory.found_runs import runs_in
 from ..run_directory.remote_storage import is_url

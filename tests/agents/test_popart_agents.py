@@ -11,6 +11,7 @@ from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
 
 from callboard.agents.a2c import A2C
 from callboard.agents.a3c import A3C
+from callboard.agents.gradient_step import divided
 from callboard.agents.impala import Impala, ImpalaExtras
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
@@ -48,7 +49,7 @@ def losses(agent, spec, factor, shared):
         output = agent.loss(networks, rollout, tf.constant(0.2))
     else:
         output = agent.loss(networks, sample._replace(record=record, state=()))
-    return {name: float(output.metrics[name]) for name in output.metrics if name.endswith("_loss")}
+    return {name: float(value) for name, value in divided(output.metrics).items() if name.endswith("_loss")}
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ....caller_words import argument
-from ....counted_nouns import counted
+from ....errors import counted
 
 _MUCH = 0.2
 """Fraction of the time from which on waiting is worth a remark."""

@@ -13,9 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ....counted_nouns import counted
 from ....deadlines import Deadline
-from ....errors import printable_lines
+from ....errors import counted, printable_lines
 from ...nodes.coordination.step_rates import RateWindow
 from ..run_outcome import OutputClosed
 from .bottleneck import find_bottleneck

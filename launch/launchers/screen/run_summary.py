@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....agents.registry import agent_name
-from ....counted_nouns import counted
 from ....environments import environment_text
+from ....errors import counted
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
 from ...run_directory.best_policy import BestPolicy

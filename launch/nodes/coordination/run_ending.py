@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable
 
-from ....counted_nouns import counted
 from ....deadlines import Clock
+from ....errors import counted
 from ...experiment import Experiment
 from .stopping_rules import Stop
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from ....counted_nouns import counted
 from ....environments import episode_limit_advice
+from ....errors import counted
 from ...experiment import Experiment
 
 _WARN_SECONDS = 60.0

@@ -14,6 +14,9 @@ _MOST = 4
 _IDLE_SECONDS = 60.0
 """Time without a call after which a client is taken to have ended."""
 
+Announcement = tuple[tuple[int, int], int]
+"""Version and number of bytes of weights that are fetched in parts."""
+
 
 @dataclasses.dataclass
 class _Held:
@@ -39,7 +42,7 @@ class HeldSnapshots:
 
     def begin(
         self, version: tuple[int, int], packed: "np.ndarray", have: tuple[int, ...] | None
-    ) -> tuple[tuple[int, int], int] | None:
+    ) -> Announcement | None:
         """Begins a transfer.
 
         Args:

@@ -32,6 +32,7 @@ from ..reports.reporting import ReportingNode
 from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
+from .held_snapshots import Announcement
 from .learner_commands import LearnerCommands
 from .peer_watch import PeerWatch
 from .prepared_learner import distributed_batches, iterators, prepare_learner
@@ -80,26 +81,23 @@ class LearnerNode(ReportingNode):
         self._run = run
         self._rank = rank
         self._peers = peers
-        self._experiment = run.experiment
+        self._experiment = experiment = run.experiment
         self._checkpoints = Checkpoints(run.directory, context.notify, run.experiment.keep_checkpoints)
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.reporter.replay_handle(replay)
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, trained or {}, context.notify)
         self._takes_snapshots = bool(snapshots)
-        self._weights = WeightPublisher(run.experiment.publish_every_steps)
+        self._weights = WeightPublisher(experiment.publish_every_steps)
         self._steps = 0
         self._made = 0
         self._changes = 0
-        self._max_steps = run.experiment.max_learner_steps or math.inf
+        self._max_steps = experiment.max_learner_steps or math.inf
         self._is_learning = False
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._schedule = CheckpointSchedule(
-            run.experiment.checkpoint_every,
-            _RETRY_SECONDS,
-            context.notify,
-            every_steps=run.experiment.checkpoint_every_steps,
+            experiment.checkpoint_every, _RETRY_SECONDS, context.notify, every_steps=experiment.checkpoint_every_steps
         )
         self._ends_since = math.inf
         self._has_caught_up = False
@@ -113,7 +111,7 @@ class LearnerNode(ReportingNode):
         """Environment steps since the last report, where nodes take turns."""
         self._agree: Callable[[tf.Tensor], tf.Tensor] | None = None
         self._agreed = 0.0
-        self._catches_up = run.experiment.agent.make_replay(run.layout).catches_up
+        self._catches_up = experiment.agent.make_replay(run.layout).catches_up
         self.dataset: ReplayDataset | None = None
 
     @property
@@ -132,9 +130,7 @@ class LearnerNode(ReportingNode):
         """Whether `max_learner_steps` are made; the learner makes no others, also after a restart."""
         return self._steps >= self._max_steps
 
-    def get_variables(
-        self, have: Sequence[int] | None, most: int | None = None
-    ) -> Snapshot | tuple[tuple[int, int], int] | None:
+    def get_variables(self, have: Sequence[int] | None, most: int | None = None) -> Snapshot | Announcement | None:
         """Returns the newest weights, or None if there are none other than version `have` within a short wait.
 
         The long-poll delivers new weights as soon as they exist, not only at the caller's next request.  Weights of
@@ -149,8 +145,7 @@ class LearnerNode(ReportingNode):
 
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""
-        version = self._final_version
-        return None if version is None else (version.incarnation, version.step)
+        return None if self._final_version is None else (self._final_version.incarnation, self._final_version.step)
 
     def get_fixed(self, known: Mapping[str, Sequence[int]], most: int) -> dict[str, Announced]:
         """Returns the weights of fixed policies that this learner serves, see `opponents.ServedPolicies`."""

@@ -1,5 +1,7 @@
 """What policies, torsos, cores and losses of users return is checked where they are traced."""
 
+from typing import Any, cast
+
 import pytest
 import tensorflow as tf
 from dm_env import specs
@@ -131,7 +133,7 @@ def test_parts_of_a_network_that_return_something_else_are_named(torso, core, wo
     "output, words",
     [
         (tf.zeros(()), "a loss returns a LossOutput, not .*Tensor"),
-        (LossOutput(tf.zeros(()), [1.0]), "LossOutput.metrics are a dict of numbers by name, not list"),
+        (LossOutput(tf.zeros(()), cast(Any, [1.0])), "LossOutput.metrics are a dict of numbers by name, not list"),
         (LossOutput(tf.zeros((4,)), {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
         (LossOutput({"a_loss": tf.zeros((4,))}, {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
     ],

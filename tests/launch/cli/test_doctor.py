@@ -30,7 +30,7 @@ def test_a_tensorboard_that_cannot_start_is_wrong(tmp_path, monkeypatch):
     assert healthy.ok and healthy.found.startswith("2.12")
     # As beside setuptools 82 and later.
     (tmp_path / "pkg_resources.py").write_text("raise ModuleNotFoundError(\"No module named 'pkg_resources'\")")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     (broken,) = doctor._tensorboard()
     assert not broken.ok and "pkg_resources" in broken.found and "pip install 'setuptools<81'" in broken.advice
 
@@ -65,6 +65,6 @@ def test_a_package_whose_library_cannot_be_loaded_is_wrong(tmp_path, monkeypatch
     assert doctor._other("procgen", doctor._OTHERS["procgen"]).ok
     assert doctor._other("no-such-package", "import no_such_package").ok
     (tmp_path / "procgen.py").write_text("raise OSError('cannot load library libenv.so: libglib-2.0.so.0')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     broken = doctor._other("procgen", doctor._OTHERS["procgen"])
     assert not broken.ok and "libglib-2.0.so.0" in broken.found and "apt-get install libglib2.0-0" in broken.advice
