@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import tree
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 Mode = Literal["train", "evaluate", "sample"]
 """How a policy acts: `train` explores, `evaluate` takes the best action, and `sample` samples actions as in training
 but without additional exploration."""
+
+
+class Watched(NamedTuple):
+    """A metric of a learner that shows in a run that a setting does not fit."""
+
+    metric: str
+    largest: float
+    """The run warns where the metric stays above it."""
+    meaning: str
+    """What is wrong then, and what to try."""
 
 
 class Policy(Protocol):
@@ -76,6 +86,9 @@ class Agent(abc.ABC):
     live: ClassVar[tuple[str, ...]] = ()
     """Names of float hyperparameters that may change while the agent learns, such as `optimizer.learning_rate`.  The
     agent that makes the learner has a `tf.Variable` in their place, see `live_settings`."""
+
+    watched: ClassVar[tuple[Watched, ...]] = ()
+    """Metrics of the learner that a run watches."""
 
     if not TYPE_CHECKING:
 

@@ -26,7 +26,7 @@ from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .learning.updates_at_once import updates_at_once
 from .learning.value_distributions import ValueDistribution
-from .learning.value_range import ValueRange, check_support
+from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
 from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
@@ -78,6 +78,7 @@ class Apex(ApexSettings, Agent):
     """The Ape-X DQN agent."""
 
     live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
+    watched = (SUPPORT_ENDS,)
 
     def check(self, layout: Layout) -> None:
         check_discrete("apex", layout.spec.action)
@@ -191,10 +192,10 @@ class Apex(ApexSettings, Agent):
           seed: int64 `[2]`, seed of noise and of sampled fractions; None for none.
         """
         record, info = sample.record, sample.info
-        if networks.value_range is not None:
-            networks.value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
+        if networks.value_range is not None:
+            networks.value_range.update(sample, steps)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         if networks.online.normalizer is not None:

@@ -16,7 +16,7 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .learning.reward_normalizer import make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
-from .learning.value_range import ValueRange, check_support
+from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
 from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
@@ -32,6 +32,7 @@ class D4PG(D4PGSettings, TransitionAgent):
     """The D4PG agent."""
 
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
+    watched = (SUPPORT_ENDS,)
 
     def check(self, layout: Layout) -> None:
         check_bounded("d4pg", self.limited(layout.spec), self.network, self.frame_stack)
@@ -80,10 +81,10 @@ class D4PG(D4PGSettings, TransitionAgent):
           sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
         """
         record, learned, value_range = sample.record, networks.actor_critic, networks.value_range
-        value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
+        value_range.update(sample, steps)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         if learned.normalizer is not None:
@@ -98,6 +99,7 @@ class D4PG(D4PGSettings, TransitionAgent):
             probabilities=tf.nn.softmax(learned.target_critic(x_n, unit_n)),
             values=values,
         )
+        value_range.follow(target, values, steps.valid)
         taken = learned.critic(x_0, learned.bounds.from_environment(record.action[0], dtype))
         value_0 = mean_value(learned.critic(x_0, unit_0), values)
         mean, shown = global_mean(self.batch_size, dtype), valid_mean(steps.valid, dtype)

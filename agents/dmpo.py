@@ -28,7 +28,7 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
-from .learning.value_range import ValueRange, check_support
+from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
 from .losses.categorical import categorical_loss, mean_value, projected_target
 from .losses.mpo import (
     decoupled_improvement,
@@ -91,6 +91,7 @@ class DMPO(DMPOSettings, TransitionAgent):
     """The DMPO agent."""
 
     live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "dual"))
+    watched = (SUPPORT_ENDS,)
 
     def check(self, layout: Layout) -> None:
         check_bounded("dmpo", self.limited(layout.spec), self.network, self.frame_stack)
@@ -153,10 +154,10 @@ class DMPO(DMPOSettings, TransitionAgent):
         """
         record, learned, duals = sample.record, networks.actor_critic, networks.duals
         value_range = networks.value_range
-        value_range.update(sample)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
+        value_range.update(sample, steps)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         if learned.normalizer is not None:
@@ -177,6 +178,7 @@ class DMPO(DMPOSettings, TransitionAgent):
         logits = tf.reshape(learned.target_critic(repeated, within), (number, -1, self.atoms))
         probabilities = tf.reduce_mean(tf.nn.softmax(logits), axis=0)
         target = projected_target(steps.returns, steps.discount, probabilities, values)
+        value_range.follow(target, values, steps.valid)
         taken = learned.critic(x_0, learned.bounds.from_environment(record.action[0], dtype))
 
         sampled_values = mean_value(logits, values)

@@ -75,7 +75,10 @@ class ValueDistribution:
         if self.kind != "categorical":
             target = quantile_target(steps.returns, steps.discount, later)
             return quantile_huber_loss(taken, target, steps.valid, self.huber, fractions), {}
-        target = projected_target(steps.returns, steps.discount, later, self._support(later.dtype))
+        values = self._support(later.dtype)
+        target = projected_target(steps.returns, steps.discount, later, values)
+        if self.range is not None:
+            self.range.follow(target, values, steps.valid)
         # Where the support is too narrow, much of the targets is at its ends.
         return categorical_loss(taken, target, steps.valid), {"support_ends": target[:, 0] + target[:, -1]}
 

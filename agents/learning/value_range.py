@@ -2,28 +2,61 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ...data import Sample
 from ...errors import CallboardError
 from ...transitions import valid_transitions
+from ..agent import Watched
 from ..losses.categorical import support
-from ..losses.replicas import largest_over_replicas
+from ..losses.n_step import NStep
+from ..losses.replicas import largest_over_replicas, sum_over_replicas
 from ..losses.rewards import learning_reward
 from .reward_normalizer import RewardNormalizer, follows_returns, normalization_discount
 
 _GROWTH = 1.5
-"""How far an end moves beyond the return that it did not reach."""
+"""How far an end moves beyond what it did not reach."""
 _MARGIN = 0.05
 """Part of the width by which the support exceeds its ends, so that a return that is often seen is inside."""
+_FULL = 2.5
+"""Share of the targets at an end from which it moves, times that of an atom of a uniform distribution."""
+_TOO_WIDE = 10.0
+"""How many times what was shown an end may be."""
+_WINDOW = 100_000
+"""Valid transitions of batches after which an end that is too wide shrinks."""
+
+SUPPORT_ENDS = Watched(
+    "support_ends",
+    0.2,
+    "the range of values is too narrow: try a lower agent.value_min and a higher agent.value_max",
+)
+
+
+class _Shown:
+    """What batches have shown since the ends were last compared with it, which no checkpoint and no policy holds."""
+
+    def __init__(self) -> None:
+        self.values = _variable(np.zeros(2), "values_shown")
+        """Lowest and highest return, reward or mean of a target."""
+        self.limits = _variable(np.zeros(2), "limits_shown")
+        """Lowest and highest value that the rewards allow."""
+        self.transitions = _variable(0.0, "transitions_shown")
 
 
 class ValueRange(tf.Module):
     """The lowest and the highest value of a categorical distribution: those given, or else those of the returns seen.
 
-    An end that is not given follows the rewards of batches and their discounted returns, `Sample.discounted_return`:
-    where one lies beyond the end, the end moves to 1.5 times that return, and so moves few times in a run.  It never
-    follows predictions, which it bounds.  The ends are part of the weights.
+    An end that is not given follows what batches show, and so moves few times in a run:
+
+    - where a reward, a window's return or, unless rewards are clipped, an episode's discounted return
+      (`Sample.discounted_return`) lies beyond it, it moves to 1.5 times that;
+    - where targets gather at it, since values continue after time limits, it moves by half, at most to the largest
+      reward over 1 - γ (with γ = 1 to the largest return);
+    - where after 100,000 transitions it is more than ten times what they showed, means of targets included, it shrinks
+      to 1.5 times that.
+
+    The ends are part of the weights.
 
     Args:
       agent: has `value_min` and `value_max`, the settings of rewards and the discount.
@@ -35,19 +68,9 @@ class ValueRange(tf.Module):
         self._agent = agent
         self._returns = returns
         self._given = agent.value_min, agent.value_max
-
-        def variable(name: str) -> tf.Variable:
-            # All replicas assign the same value, so the first replica's is kept.
-            return tf.Variable(
-                0.0,
-                trainable=False,
-                dtype=tf.float64,
-                name=name,
-                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            )
-
         if follows_returns(agent):
-            self._seen = variable("lowest_return"), variable("highest_return")
+            self._seen = _variable(0.0, "lowest_return"), _variable(0.0, "highest_return")
+            self._shown = _Shown()
 
     def support(self, atoms: int, dtype: Any = tf.float32) -> tf.Tensor:
         """Returns the values of the atoms, `[atoms]`; from -1 to 1 before a return other than 0 was seen."""
@@ -62,23 +85,89 @@ class ValueRange(tf.Module):
         )
         return support(tf.cast(low, dtype), tf.cast(high, dtype), atoms, dtype)
 
-    def update(self, sample: Sample) -> None:
-        """Widens the range to what a replica's share of a batch shows; does nothing if both ends are given."""
+    def update(self, sample: Sample, steps: NStep) -> None:
+        """Moves the ends by what a replica's share of a batch shows; does nothing if both ends are given.
+
+        Args:
+          sample: windows, whose rewards are normalized if the agent's are.
+          steps: the windows' returns, over `[B]`.
+        """
         if None not in self._given or isinstance(sample.discounted_return, tuple):
             return
-        record, agent = sample.record, self._agent
+        record, agent, shown = sample.record, self._agent, self._shown
+        valid = valid_transitions(record.first, record.last, record.discount)
+        reward = _only(learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip), valid)
         returns = tf.convert_to_tensor(sample.discounted_return)
         if self._returns is not None:
             returns = self._returns.divide_by_deviation(returns)
-        returns = learning_reward(returns, agent.reward_scale, _bounds_of_returns(agent))
-        reward = learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip)
-        seen = tf.stack([tf.cast(returns, tf.float64), tf.cast(reward, tf.float64)])
-        valid = valid_transitions(record.first, record.last, record.discount)
-        seen = tf.where(valid & tf.math.is_finite(seen), seen, 0.0)
-        low, high = self._seen
-        lowest, highest = -largest_over_replicas(-seen), largest_over_replicas(seen)
-        low.assign(tf.where(lowest < low, _GROWTH * lowest, low))
-        high.assign(tf.where(highest > high, _GROWTH * highest, high))
+        returns = _only(learning_reward(returns, agent.reward_scale), valid)
+        found = [reward, _only(steps.returns, steps.valid)]
+        if self._returns is None and agent.reward_clip is None:
+            # The return of clipped rewards is not the clipped return.
+            found.append(returns)
+        values = _extremes(tf.concat([tf.reshape(part, (-1,)) for part in found], axis=0))
+        ends = tf.stack(self._seen)
+        ends = tf.where(_beyond(values, ends), _GROWTH * values, ends)
+        shown.values.assign(_wider(shown.values, values))
+        limits = _extremes(returns) if agent.discount == 1 else _extremes(reward) / (1 - agent.discount)
+        shown.limits.assign(_wider(shown.limits, limits))
+        shown.transitions.assign_add(sum_over_replicas(tf.cast(valid, tf.float64)))
+        over = shown.transitions >= _WINDOW
+        self._move(tf.where(over & _beyond(ends, _TOO_WIDE * shown.values), _GROWTH * shown.values, ends))
+        for variable in (shown.values, shown.limits, shown.transitions):
+            variable.assign(tf.where(over, tf.zeros_like(variable), variable))
+
+    def follow(self, target: tf.Tensor, values: tf.Tensor, valid: Any) -> None:
+        """Moves an end at which the targets of a replica's share of a batch gather, as far as rewards allow.
+
+        Args:
+          target: `[B, N]`, probabilities from `projected_target`.
+          values: `[N]`, their support.
+          valid: bool `[B]`, whether there is a target.
+        """
+        if None not in self._given:
+            return
+        shown, taken = self._shown, tf.cast(valid, tf.float64)
+        shown.values.assign(_wider(shown.values, _extremes(_only(tf.linalg.matvec(target, values), valid))))
+        gathered = [sum_over_replicas(_only(target[:, end], valid)) for end in (0, -1)]
+        full = tf.stack(gathered) > _FULL / target.shape[-1] * sum_over_replicas(taken)
+        ends = tf.stack(self._seen)
+        low, high = tf.unstack(_GROWTH * ends)
+        lowest, highest = tf.unstack(shown.limits)
+        further = tf.stack([tf.maximum(low, lowest), tf.minimum(high, highest)])
+        self._move(tf.where(full & _beyond(further, ends), further, ends))
+
+    def _move(self, ends: tf.Tensor) -> None:
+        for variable, end in zip(self._seen, tf.unstack(ends), strict=True):
+            variable.assign(end)
+
+
+def _variable(value: Any, name: str) -> tf.Variable:
+    # All replicas assign the same value, so the first replica's is kept.
+    return tf.Variable(
+        value, trainable=False, dtype=tf.float64, name=name, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+    )
+
+
+def _only(x: tf.Tensor, valid: Any) -> tf.Tensor:
+    """Returns finite numbers where they are valid, float64, and 0 elsewhere."""
+    x = tf.cast(x, tf.float64)
+    return tf.where(valid & tf.math.is_finite(x), x, 0.0)
+
+
+def _extremes(x: tf.Tensor) -> tf.Tensor:
+    """Returns the lowest number, at most 0, and the highest, at least 0, over all replicas."""
+    lowest, highest = -largest_over_replicas(-x), largest_over_replicas(x)
+    return tf.stack([tf.minimum(lowest, 0.0), tf.maximum(highest, 0.0)])
+
+
+def _beyond(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Returns whether the lowest is lower and the highest is higher, bool `[2]`."""
+    return tf.stack([one[0] < other[0], one[1] > other[1]])
+
+
+def _wider(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return tf.where(_beyond(other, one), other, one)
 
 
 def check_support(agent: Any) -> None:
@@ -102,12 +191,3 @@ def check_support(agent: Any) -> None:
             "the range of values follows returns with agent.discount, and agent.normalization_discount is another: "
             "leave it out, or give agent.value_min and agent.value_max"
         )
-
-
-def _bounds_of_returns(agent: Any) -> tuple[float, float] | None:
-    """Returns between which values the discounted returns of clipped rewards are."""
-    clip = agent.reward_clip
-    if clip is None or agent.discount == 1:
-        return None
-    low, high = clip if isinstance(clip, tuple) else (-clip, clip)
-    return min(low, 0.0) / (1 - agent.discount), max(high, 0.0) / (1 - agent.discount)

@@ -9,6 +9,7 @@ from typing import Any
 import tree
 from dm_env import specs as dm_specs
 
+from ....agents.agent import Watched
 from ....agents.settings.reward_settings import LARGEST_REWARD
 from ....specs import MultiDiscreteArray
 from ...experiments.checked_run import Run
@@ -278,6 +279,9 @@ def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
         if clip is not None:
             metric = names(f"learner/{field.removesuffix('optimizer')}gradient_norm")
             checks.append(_Lasting(metric, _gradient(metric, clip, field, agent)))
+    for watched in agent.watched:
+        metric = names(f"learner/{watched.metric}")
+        checks.append(_Lasting(metric, _above(metric, watched)))
     if hasattr(agent, "entropy_cost"):
         largest = _largest_entropy(policy_run.layout.spec.action)
         if largest:
@@ -310,6 +314,15 @@ def _gradient(metric: str, clip: float, field: str, agent: Any) -> Callable[[lis
             f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({values[-1]:.3g}, clipped "
             f"to {clip:g}): the size of losses no longer matters; try {remedy}"
         )
+
+    return line
+
+
+def _above(metric: str, watched: Watched) -> Callable[[list[float]], str]:
+    def line(values: list[float]) -> str:
+        if min(values) <= watched.largest:
+            return ""
+        return f"{metric} stays above {watched.largest:g} ({values[-1]:.3g}): {watched.meaning}"
 
     return line
 

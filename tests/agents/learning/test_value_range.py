@@ -12,10 +12,12 @@ from callboard.agents.d4pg import D4PG
 from callboard.agents.dmpo import DMPO
 from callboard.agents.learning.reward_normalizer import RewardNormalizer, returns_discount
 from callboard.agents.learning.value_range import ValueRange
+from callboard.agents.losses.n_step import n_step_window
 from callboard.data import Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
+from callboard.transitions import valid_transitions
 
 D4PG_SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, -1.0, 1.0))
 
@@ -31,6 +33,12 @@ def sample_with(returns: float, reward: float = 0.0) -> Sample:
     return sample._replace(record=record, discounted_return=found.astype(np.float32))
 
 
+def show(value_range: ValueRange, sample: Sample) -> None:
+    record = sample.record
+    valid_t = valid_transitions(record.first, record.last, record.discount)
+    value_range.update(sample, n_step_window(record.reward, 0.99 * record.discount, valid_t))
+
+
 def ends(value_range: ValueRange) -> np.ndarray:
     values = value_range.support(11).numpy()
     np.testing.assert_allclose(np.diff(values), values[1] - values[0], rtol=1e-4)
@@ -41,22 +49,22 @@ def test_an_end_moves_beyond_returns_that_it_did_not_reach():
     value_range = ValueRange(D4PG())
     np.testing.assert_allclose(ends(value_range), [-1, 1])
     for returns, low, high in ((-100, -150, 0), (-140, -150, 0), (20, -150, 30), (-200, -300, 30), (29, -300, 30)):
-        value_range.update(sample_with(returns))
+        show(value_range, sample_with(returns))
         margin = 0.05 * (high - low)
         np.testing.assert_allclose(ends(value_range), [low - margin, high + margin], rtol=1e-6)
 
 
 def test_a_reward_counts_as_a_return():
     value_range = ValueRange(D4PG())
-    value_range.update(sample_with(0.0, reward=40.0))
+    show(value_range, sample_with(0.0, reward=40.0))
     np.testing.assert_allclose(ends(value_range), [-3, 63])
 
 
 def test_ends_that_are_given_stay():
     one, both = ValueRange(D4PG(value_min=-5.0)), ValueRange(D4PG(value_min=-5.0, value_max=7.0))
     for value_range in (one, both):
-        value_range.update(sample_with(-100.0))
-        value_range.update(sample_with(100.0))
+        show(value_range, sample_with(-100.0))
+        show(value_range, sample_with(100.0))
     np.testing.assert_allclose(ends(one)[0], -5)
     assert ends(one)[1] > 150
     np.testing.assert_allclose(ends(both), [-5, 7])
@@ -65,16 +73,112 @@ def test_ends_that_are_given_stay():
 
 def test_returns_are_those_of_the_rewards_that_are_learned_from():
     scaled = ValueRange(D4PG(reward_scale=0.1))
-    scaled.update(sample_with(-100.0))
+    show(scaled, sample_with(-100.0))
     np.testing.assert_allclose(ends(scaled), [-15.75, 0.75])
     clipped = ValueRange(D4PG(reward_clip=1.0, discount=0.9))
-    clipped.update(sample_with(-100.0, reward=3.0))
-    np.testing.assert_allclose(ends(clipped), [-15 - 0.825, 1.5 + 0.825], rtol=1e-6)
+    show(clipped, sample_with(-100.0, reward=1.0))
+    np.testing.assert_allclose(ends(clipped), [-0.075, 1.575], rtol=1e-6)
+
+
+def test_the_first_sparse_reward_is_not_divided_by_a_deviation_of_zero():
     statistics = RewardNormalizer()
-    statistics.update(tf.constant([[-10.0, 10.0]]))
-    normalized = ValueRange(D4PG(normalize_rewards=True), statistics)
-    normalized.update(sample_with(-100.0))
-    np.testing.assert_allclose(ends(normalized), [-15.75, 0.75], rtol=1e-6)
+    statistics.update(tf.zeros((10, 1000)))
+    value_range = ValueRange(DMPO(), statistics)
+    sample = sample_with(1.0, reward=1.0)
+    show(value_range, statistics.normalized(sample._replace(info=())))
+    assert 10.0 < ends(value_range)[1] <= 1.05 * 15.0
+
+
+class Loop:
+    """The range by explicit loops over numbers."""
+
+    def __init__(self, discount: float):
+        self.discount, self.ends = discount, [0.0, 0.0]
+        self.reset()
+
+    def reset(self):
+        self.shown, self.rewards, self.transitions = [0.0, 0.0], [0.0, 0.0], 0
+
+    def update(self, numbers, rewards):
+        for number in numbers:
+            self.shown = [min(self.shown[0], number), max(self.shown[1], number)]
+        if min(numbers) < self.ends[0]:
+            self.ends[0] = 1.5 * min(numbers)
+        if max(numbers) > self.ends[1]:
+            self.ends[1] = 1.5 * max(numbers)
+        self.rewards = [min(self.rewards[0], *rewards), max(self.rewards[1], *rewards)]
+        self.transitions += len(rewards)
+        if self.transitions >= 100_000:
+            for end in range(2):
+                if abs(self.ends[end]) > 10 * abs(self.shown[end]):
+                    self.ends[end] = 1.5 * self.shown[end]
+            self.reset()
+
+    def follow(self, target, values):
+        for row in target:
+            mean = sum(p * v for p, v in zip(row, values, strict=True))
+            self.shown = [min(self.shown[0], mean), max(self.shown[1], mean)]
+        for end, column in enumerate((0, -1)):
+            if sum(row[column] for row in target) / len(target) > 2.5 / len(values):
+                limit = self.rewards[end] / (1 - self.discount)
+                moved = min(1.5 * abs(self.ends[end]), abs(limit))
+                self.ends[end] = max(abs(self.ends[end]), moved) * (-1, 1)[end]
+
+
+def batch_of(rng, size: float, batch: int) -> Sample:
+    """Windows of one step, all valid."""
+    sample = random_windows(0, batch, 1, lambda rng, shape: rng.uniform(-1, 1, (*shape, 1)))
+    never = np.zeros((2, batch), bool)
+    reward = (size * rng.normal(size=(1, batch))).astype(np.float32)
+    discount = np.ones((1, batch), np.float32)
+    record = sample.record._replace(reward=reward, first=never, last=never, discount=discount)
+    return sample._replace(record=record, discounted_return=2 * reward)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_range_is_that_of_an_independent_loop(seed):
+    rng = np.random.default_rng(seed)
+    value_range, loop = ValueRange(D4PG(discount=0.9)), Loop(0.9)
+    moved, shrunk, before = 0, 0, [0.0, 0.0]
+    for number in range(40):
+        sample = batch_of(rng, (100.0, 1.0)[number >= 10], 9_000)
+        reward = sample.record.reward[0].astype(float)
+        show(value_range, sample)
+        loop.update([*reward, *(2 * reward)], reward)
+        shrunk += loop.ends[1] < before[1]
+        values = value_range.support(11).numpy()
+        peak = rng.integers(0, 11) if number % 3 else 10
+        logits = rng.normal(size=(8, 11)) + 3.0 * (np.arange(11) == peak) * (number > 5)
+        target = (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
+        before = list(loop.ends)
+        # Late targets show nothing, so that the ends can shrink.
+        target = np.eye(11, dtype=np.float32)[[np.abs(values).argmin()] * 8] if number >= 15 else target
+        value_range.follow(tf.constant(target), tf.constant(values), tf.fill((8,), True))
+        loop.follow(target.astype(float), values.astype(float))
+        moved += loop.ends != before
+        before = list(loop.ends)
+        low, high = loop.ends
+        np.testing.assert_allclose(ends(value_range), [low - 0.05 * (high - low), high + 0.05 * (high - low)], rtol=1e-4)
+    assert moved and shrunk
+
+
+def test_targets_at_an_end_move_it_as_far_as_rewards_allow():
+    value_range = ValueRange(D4PG(discount=0.99))
+    show(value_range, sample_with(20.0, reward=1.0))
+    target = tf.constant(np.eye(11, dtype=np.float32)[[10] * 8])
+    for _ in range(20):
+        value_range.follow(target, value_range.support(11), tf.fill((8,), True))
+    np.testing.assert_allclose(ends(value_range), [-5.0, 105.0], rtol=1e-5)
+    value_range.follow(target[:, ::-1], value_range.support(11), tf.fill((8,), True))
+    np.testing.assert_allclose(ends(value_range), [-5.0, 105.0], rtol=1e-5)
+
+
+def test_weights_and_checkpoints_hold_the_ends_alone():
+    value_range = ValueRange(D4PG())
+    names = {"lowest_return:0", "highest_return:0"}
+    assert {variable.name for variable in value_range.variables} == names
+    saved = tf.train.Checkpoint(range=value_range)
+    assert {each.name for each in tf.train.TrackableView(saved).descendants() if isinstance(each, tf.Variable)} == names
 
 
 @pytest.mark.parametrize("agent", [D4PG, DMPO, Apex])

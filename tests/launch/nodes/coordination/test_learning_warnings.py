@@ -78,6 +78,12 @@ PROVOKED = {
         {"learner/policy_lag": lambda number: 17.0 if number % 19 else 5.0},
         r"learner/policy_lag stays above 10 \(17\): .*; try agent.batch_size 64, or fewer actors",
     ),
+    "support": (
+        "d4pg",
+        {"learner/support_ends": 0.3},
+        {"learner/support_ends": lambda number: 0.3 if number % 19 else 0.1},
+        r"learner/support_ends stays above 0.2 \(0.3\): the range of values is too narrow: .* agent.value_max",
+    ),
     "greedy": (
         "impala",
         {"actor/episode_return": lambda number: 0.01 * number, "evaluator/return": 0.0},
