@@ -96,7 +96,9 @@ class ValueRange(tf.Module):
             return
         record, agent, shown = sample.record, self._agent, self._shown
         valid = valid_transitions(record.first, record.last, record.discount)
-        reward = _only(learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip), valid)
+        reward = _only(
+            learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip), valid
+        )
         returns = tf.convert_to_tensor(sample.discounted_return)
         if self._returns is not None:
             returns = self._returns.divide_by_deviation(returns)

@@ -158,7 +158,9 @@ def test_the_range_is_that_of_an_independent_loop(seed):
         moved += loop.ends != before
         before = list(loop.ends)
         low, high = loop.ends
-        np.testing.assert_allclose(ends(value_range), [low - 0.05 * (high - low), high + 0.05 * (high - low)], rtol=1e-4)
+        np.testing.assert_allclose(
+            ends(value_range), [low - 0.05 * (high - low), high + 0.05 * (high - low)], rtol=1e-4
+        )
     assert moved and shrunk
 
 

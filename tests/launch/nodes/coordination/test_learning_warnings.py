@@ -79,7 +79,7 @@ PROVOKED = {
         r"learner/policy_lag stays above 10 \(17\): .*; try agent.batch_size 64, or fewer actors",
     ),
     "support": (
-        "d4pg",
+        "apex",
         {"learner/support_ends": 0.3},
         {"learner/support_ends": lambda number: 0.3 if number % 19 else 0.1},
         r"learner/support_ends stays above 0.2 \(0.3\): the range of values is too narrow: .* agent.value_max",
