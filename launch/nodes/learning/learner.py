@@ -89,9 +89,7 @@ class LearnerNode(ReportingNode):
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, trained or {}, context.notify)
         self._takes_snapshots = bool(snapshots)
         self._weights = WeightPublisher(experiment.publish_every_steps)
-        self._steps = 0
-        self._made = 0
-        self._changes = 0
+        self._steps = self._made = self._changes = 0
         self._max_steps = experiment.max_learner_steps or math.inf
         self._is_learning = False
         self._values: dict[str, float] = {}
@@ -123,7 +121,7 @@ class LearnerNode(ReportingNode):
     def paused(self) -> bool:
         """Whether no step may be made before the run's session continues."""
         limit = self.reporter.state.control.learner_limit
-        return limit is not None and self.learner_steps >= limit
+        return limit is not None and self._made >= limit
 
     @property
     def has_made_all_steps(self) -> bool:
