@@ -33,13 +33,12 @@ def check_loss_output(output: Any) -> None:
         raise CallboardError(f"a loss returns a LossOutput, not {kind}: LossOutput(loss, metrics)")
     if not isinstance(output.metrics, Mapping):
         kind = type(output.metrics).__name__
-        raise CallboardError(f"LossOutput.metrics are a dict of numbers by name, not {kind}")
+        raise CallboardError(f"the metrics of a LossOutput are a dict of numbers by name, not {kind}")
     for part in output.loss.values() if isinstance(output.loss, Mapping) else [output.loss]:
         shape = getattr(part, "shape", ())
         if tf.TensorShape(shape).rank not in (None, 0):
             raise CallboardError(
-                f"LossOutput.loss is a scalar, the sum over a share of the batch, and this one has the shape {shape}; "
-                "see docs/guides/agent.md"
+                f"the loss of a LossOutput is a scalar, a sum over the batch, and this one has the shape {shape}"
             )
 
 

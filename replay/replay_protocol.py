@@ -120,7 +120,7 @@ def made_dataset(replay: Replay, handle: ReplayHandle, input_context: Any) -> Re
 
 def checked_writer(writer: Any) -> Writer:
     """Returns a writer; raises `CallboardError` if something is missing in it."""
-    missing = [name for name in ("append", "items_written", "ready", "close") if name not in dir(writer)]
+    missing = [name for name in ("append", "items_written", "ready", "close") if not hasattr(writer, name)]
     if missing:
         raise CallboardError(
             f"a writer of records has append, items_written, ready and close; {type(writer).__name__} has no "

@@ -133,9 +133,12 @@ def test_parts_of_a_network_that_return_something_else_are_named(torso, core, wo
     "output, words",
     [
         (tf.zeros(()), "a loss returns a LossOutput, not .*Tensor"),
-        (LossOutput(tf.zeros(()), cast(Any, [1.0])), "LossOutput.metrics are a dict of numbers by name, not list"),
-        (LossOutput(tf.zeros((4,)), {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
-        (LossOutput({"a_loss": tf.zeros((4,))}, {}), r"LossOutput.loss is a scalar, .* has the shape \(4,\)"),
+        (
+            LossOutput(tf.zeros(()), cast(Any, [1.0])),
+            "the metrics of a LossOutput are a dict of numbers by name, not list",
+        ),
+        (LossOutput(tf.zeros((4,)), {}), r"the loss of a LossOutput is a scalar, .* has the shape \(4,\)"),
+        (LossOutput({"a_loss": tf.zeros((4,))}, {}), r"the loss of a LossOutput is a scalar, .* has the shape \(4,\)"),
     ],
 )
 def test_a_loss_that_returns_something_else_is_told_so(output, words):

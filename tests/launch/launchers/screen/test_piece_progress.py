@@ -45,18 +45,20 @@ def cell(monkeypatch):
     [
         ({"steps": 1000}, "500 of 1,000 environment steps (50%)", "10 s"),
         ({"steps": 100_000, "learner_steps": 20}, "5 of 20 learner steps (25%)", "30 s"),
-        ({"steps": 100_000, "learner_steps": None, "seconds": 16.0}, "10 of 16 seconds (62%)", "6 s"),
+        ({"steps": 100_000, "learner_steps": None, "seconds": 32.0}, "20 of 32 seconds (62%)", "12 s"),
     ],
 )
 def test_the_bar_is_that_of_the_nearest_limit(cell, clock, limits, done, left):
     progress = PieceProgress(limits, STATUS, clock)
     progress.show(STATUS)
     clock.now += 10.0
+    progress.show(later(1, 0))  # From the first step on, the time that is left can be estimated.
+    clock.now += 10.0
     progress.show(later(500, 5))
     progress.show(later(999, 9))  # Too soon to be seen.
     bar, *fields = cell[-1].splitlines()
-    assert len(cell) == 2 and bar.startswith("━") and bar.endswith(f"  {done}")
-    assert {"elapsed": "10 s", "time left": left}.items() <= dict(re.split(" {2,}", line) for line in fields).items()
+    assert len(cell) == 3 and bar.startswith("━") and bar.endswith(f"  {done}")
+    assert {"elapsed": "20 s", "time left": left}.items() <= dict(re.split(" {2,}", line) for line in fields).items()
     progress.close(later(1003, 20))
     assert "(100%)" in cell[-1] or "seconds" in limits
 
