@@ -96,14 +96,14 @@ def test_what_an_environment_does_is_marked_while_it_does_it(progress):
     single = Looking(progress)
     marked = MarkedEnvironment(DmEnvBatch([single]), progress)
     assert marked.reset().first.all()
-    assert progress.heartbeat()[1:3] == ("in first forward pass (compiling)", "slow")
+    assert progress.heartbeat()[1:] == ("in first forward pass (compiling)", "slow", 0)
     assert marked.step(np.array([1])).reward.tolist() == [2.0]
-    assert progress.heartbeat()[1:3] == ("acting", "work")
+    assert progress.heartbeat()[1:] == ("acting", "work", 0)
     marked.close()
-    assert [heartbeat[1:3] for heartbeat in single.seen] == [
-        ("in environment reset", "slow"),
-        ("in environment step", "work"),
-        ("closing its environments", "work"),
+    assert [heartbeat[1:] for heartbeat in single.seen] == [
+        ("in environment reset", "slow", 0),
+        ("in environment step", "work", 0),
+        ("closing its environments", "work", 0),
     ]
     assert single.closed == 1
 
