@@ -4,22 +4,24 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from .moved_modules import find_moved_modules
+
 if TYPE_CHECKING:
     from .callbacks import Callbacks
     from .environments.python_factory import register_environment
     from .errors import CallboardError
-    from .launch.comparison.compared_runs import compare
-    from .launch.datasets.dataset_info import dataset_info
-    from .launch.datasets.dataset_video import dataset_video
-    from .launch.datasets.value_estimates import estimate_value
-    from .launch.experiment import Experiment
+    from .launch.experiments.experiment import Experiment
     from .launch.result import Result
     from .launch.run import run
     from .launch.session import Session
     from .launch.trained.acting_policy import ActingPolicy
     from .launch.trained.policy_loading import load_policy
     from .launch.trained.saved_runs import evaluate, export
-    from .launch.tuning.tune_function import tune
+    from .studies.comparison.compared_runs import compare
+    from .studies.datasets.dataset_info import dataset_info
+    from .studies.datasets.dataset_video import dataset_video
+    from .studies.datasets.value_estimates import estimate_value
+    from .studies.tuning.tune_function import tune
 
 __version__ = "0.2.0"
 
@@ -47,25 +49,27 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow itself uses oneDNN, whose convolutions are three times as fast, only on processors with AVX-512.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
+find_moved_modules()
+
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
 _MODULES = {
     "ActingPolicy": ".launch.trained.acting_policy",
     "CallboardError": ".errors",
     "Callbacks": ".callbacks",
-    "Experiment": ".launch.experiment",
+    "Experiment": ".launch.experiments.experiment",
     "Result": ".launch.result",
     "Session": ".launch.session",
-    "compare": ".launch.comparison.compared_runs",
-    "dataset_info": ".launch.datasets.dataset_info",
-    "dataset_video": ".launch.datasets.dataset_video",
-    "estimate_value": ".launch.datasets.value_estimates",
+    "compare": ".studies.comparison.compared_runs",
+    "dataset_info": ".studies.datasets.dataset_info",
+    "dataset_video": ".studies.datasets.dataset_video",
+    "estimate_value": ".studies.datasets.value_estimates",
     "evaluate": ".launch.trained.saved_runs",
     "export": ".launch.trained.saved_runs",
     "load_policy": ".launch.trained.policy_loading",
     "register_environment": ".environments.python_factory",
     "run": ".launch.run",
-    "tune": ".launch.tuning.tune_function",
+    "tune": ".studies.tuning.tune_function",
 }
 
 

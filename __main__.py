@@ -7,14 +7,14 @@ if __name__ == "__main__" and not sys.flags.isolated:
     # `python -m` puts the working directory first, where any file could take the place of a library.
     del sys.path[0]
 
-from .launch.stop_signals import Stopped, raise_at_signals
+from .launch.processes.stop_signals import Stopped, raise_at_signals
 
 
 def main() -> None:
     """Runs the command and ends the process."""
     try:
         raise_at_signals()
-        from .launch.cli.command import run_command
+        from .cli.command import run_command
     except Stopped as stopped:
         os._exit(stopped.exit_code)
     run_command()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_LIBRARY = __name__.rpartition(".")[0]
+_LIBRARY = __name__.partition(".")[0]
 
 
 def python_command(code: str, *arguments: str, in_new_session: bool = False) -> list[str]:
@@ -37,7 +37,7 @@ def callboard_command(*arguments: str, before: str = "", in_new_session: bool = 
       before: statements that are run first.
       in_new_session: as for `python_command`.
     """
-    code = f"from {_LIBRARY}.launch.cli.command import run_command; run_command()"
+    code = f"from {_LIBRARY}.cli.command import run_command; run_command()"
     return python_command(f"{before}; {code}" if before else code, *arguments, in_new_session=in_new_session)
 
 

@@ -15,17 +15,17 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_step import GradientStep, LossOutput, Objective
-from .learning.fast_function import CompiledOnFirstCall
+from .fast_function import CompiledOnFirstCall
+from .learning.gradient_step import GradientStep, LossOutput, Objective
+from .learning.network_inputs import sequence_inputs
 from .learning.on_policy import FreshBatches, check_sizes, joined
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import returns_discount
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import global_mean, sum_over_replicas, valid_mean
 from .losses.rewards import learning_reward
-from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
-from .policies.network_inputs import sequence_inputs
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .settings.a2c_settings import A2CSettings
 

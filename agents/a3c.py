@@ -20,13 +20,13 @@ from ..networks.network import Network
 from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C
 from .agent import Agent, Mode
-from .gradient_step import GradientStep, LossOutput, Objective
+from .fast_function import CompiledOnFirstCall
 from .learning.decaying_rate import continue_decay
-from .learning.fast_function import CompiledOnFirstCall
+from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.gradient_writer import GradientWriter, with_gradient
 from .learning.live_settings import with_value
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import returns_discount
-from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .schedules import Schedule

@@ -10,8 +10,8 @@ import numpy as np
 import tree
 
 from ..data import Layout, Nest, Timestep, Update
-from ..setting_arguments import check_argument_names, convert_arguments
-from ..setting_types import check_ranges
+from ..settings.setting_arguments import check_argument_names, convert_arguments
+from ..settings.setting_types import check_ranges
 
 if TYPE_CHECKING:
     # Settings are parsed and validated before TensorFlow is imported.

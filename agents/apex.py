@@ -20,8 +20,8 @@ from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .learning.updates_at_once import updates_at_once

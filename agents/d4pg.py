@@ -12,8 +12,9 @@ from ..networks.network import Inputs
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
 from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
@@ -22,7 +23,6 @@ from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
-from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from .settings.d4pg_settings import D4PGSettings
 

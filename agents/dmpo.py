@@ -24,8 +24,10 @@ from ..networks.random_streams import Stream
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
+from .learning.network_inputs import ActingNetwork
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
 from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
@@ -41,9 +43,7 @@ from .losses.n_step import n_step_window, take_along_time
 from .losses.replicas import Mean, global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
-from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, check_bounded
-from .policies.network_inputs import ActingNetwork
 from .settings.dmpo_settings import DMPOSettings
 
 

@@ -17,18 +17,18 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .agent_names import agent_name
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
+from .learning.network_inputs import ActingNetwork, sequence_inputs
 from .learning.on_policy import acting_network
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
-from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded
-from .policies.network_inputs import ActingNetwork, sequence_inputs
-from .registry import agent_name
 from .settings.impala_settings import ImpalaSettings
 
 

@@ -14,19 +14,19 @@ from ..networks.heads.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
-from .gradient_step import LossOutput
 from .learning.decaying_rate import DecayingRate, left_of_run
+from .learning.gradient_step import LossOutput
 from .learning.on_policy import check_sizes
-from .learning.ppo_learner import PpoLearner
-from .learning.ppo_rollout import Rollout, make_rollout
+from .learning.optimizers import make_split_optimizer
 from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
-from .optimizers import make_split_optimizer
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
+from .ppo_learner import PpoLearner
+from .ppo_rollout import Rollout, make_rollout
 from .settings.ppo_settings import PpoSettings
 
 

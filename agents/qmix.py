@@ -21,8 +21,9 @@ from ..replay import SequenceReplay
 from ..specs import STATE, EnvironmentSpec, without_part
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .agent_names import agent_name
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
 from .learning.q_learning import QNetworks, check_sequences, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .losses.n_step import n_step_sequence, take_along_time
@@ -30,7 +31,6 @@ from .losses.q_learning import action_value, bootstrapped, double_q_value, td_lo
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .policies.qmix_policy import QmixPolicy, TeamValues
-from .registry import agent_name
 from .settings.qmix_settings import QmixSettings, VdnSettings
 
 

@@ -14,8 +14,9 @@ from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
+from .learning.network_inputs import sequence_inputs
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_sequences, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .losses.prioritization import importance_weights, mixed_priority
@@ -24,7 +25,6 @@ from .losses.replicas import global_mean, largest_over_replicas, valid_mean
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .policies.action_checks import check_discrete
-from .policies.network_inputs import sequence_inputs
 from .policies.r2d2_policy import R2D2Policy
 from .settings.r2d2_settings import R2D2Settings
 

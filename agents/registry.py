@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import CallboardError, unknown
-from ..named_objects import import_object
-from ..setting_types import shown
+from ..errors import CallboardError
+from ..settings.named_objects import import_object
+from ..settings.setting_types import shown
 from .agent import Agent
+from .agent_names import agent_path
 from .offline.awr_settings import AWRSettings
 from .offline.bc_settings import BCSettings
 from .offline.cql_settings import CQLSettings
@@ -27,27 +28,6 @@ from .settings.r2d2_settings import R2D2Settings
 from .settings.sac_settings import SacSettings
 from .settings.td3_settings import TD3Settings
 
-AGENTS = {
-    "a2c": "callboard.agents.a2c:A2C",
-    "a3c": "callboard.agents.a3c:A3C",
-    "apex": "callboard.agents.apex:Apex",
-    "appo": "callboard.agents.appo:Appo",
-    "awr": "callboard.agents.offline.awr:AWR",
-    "bc": "callboard.agents.offline.bc:BC",
-    "cql": "callboard.agents.offline.cql:CQL",
-    "d4pg": "callboard.agents.d4pg:D4PG",
-    "dmpo": "callboard.agents.dmpo:DMPO",
-    "drq": "callboard.agents.drq:DrQ",
-    "impala": "callboard.agents.impala:Impala",
-    "iql": "callboard.agents.offline.iql:IQL",
-    "ppo": "callboard.agents.ppo:Ppo",
-    "qmix": "callboard.agents.qmix:Qmix",
-    "r2d2": "callboard.agents.r2d2:R2D2",
-    "sac": "callboard.agents.sac:Sac",
-    "td3_bc": "callboard.agents.offline.td3_bc:TD3BC",
-    "td3": "callboard.agents.td3:TD3",
-    "vdn": "callboard.agents.qmix:Vdn",
-}
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
     "a3c": A3CSettings,
@@ -77,7 +57,7 @@ def agent_class(name: str) -> type[Agent]:
     Raises:
       CallboardError: the name is unknown (the message suggests the closest one), or is not that of an `Agent`.
     """
-    found = import_object("agent", _path(name))
+    found = import_object("agent", agent_path(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise CallboardError(f"{name!r} is not a subclass of callboard.agents.Agent")
     return found
@@ -114,16 +94,3 @@ def made_agent(agent: Any) -> Agent:
     if needed:
         raise CallboardError(f"{needed[0]} of {kind.__name__} has no default; write {kind.__name__}({needed[0]}=...)")
     return kind()
-
-
-def agent_name(agent: Agent) -> str:
-    """Returns the name under which `agent_class` finds the class of `agent`."""
-    path = f"{type(agent).__module__}:{type(agent).__qualname__}"
-    return next((name for name, known in AGENTS.items() if known == path), path)
-
-
-def _path(name: str) -> str:
-    path = AGENTS.get(name, name)
-    if ":" not in path:
-        raise unknown("agent", name, AGENTS, f"choose from {', '.join(AGENTS)}, or write package.module:Class")
-    return path

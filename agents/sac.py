@@ -26,22 +26,22 @@ from ..networks.target_update import copy_weights, move_weights
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput, Objective
+from .agent_names import agent_name
 from .learning.actor_critic_checks import check_networks
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput, Objective
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import make_reward_normalizer
-from .learning.sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
 from .learning.transition_agent import TransitionAgent
 from .losses.discrete_soft_actor_critic import discrete_actor_loss, discrete_soft_target, expected_log_prob
 from .losses.q_learning import action_value
 from .losses.replicas import Mean, global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
-from .optimizer_settings import OptimizerSettings
-from .optimizers import make_objective
 from .policies.action_checks import check_discrete_or_bounded, check_finite_bounds
 from .policies.sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
-from .registry import agent_name
+from .sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
+from .settings.optimizer_settings import OptimizerSettings
 from .settings.sac_settings import SacSettings
 
 _ENTROPY_SHARE = 0.5

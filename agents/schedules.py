@@ -9,8 +9,8 @@ from annotated_types import Interval
 
 from ..data import Layout
 from ..errors import CallboardError
-from ..nested_settings import declared_fields
-from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from ..settings.nested_settings import declared_fields
+from ..settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,17 +15,17 @@ from ..networks.target_update import move_weights
 from ..replay import stacked_spec
 from ..transitions import valid_transitions
 from .agent import Mode
-from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput
+from .agent_names import agent_name
+from .learning.gradient_learner import GradientLearner
+from .learning.gradient_step import LossOutput
+from .learning.optimizers import make_objective
 from .learning.reward_normalizer import make_reward_normalizer
 from .learning.transition_agent import TransitionAgent
 from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
 from .losses.replicas import global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
-from .optimizers import make_objective
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
-from .registry import agent_name
 from .settings.td3_settings import TD3Settings
 
 

@@ -22,10 +22,10 @@ import numpy as np
 
 from ..agents.impala import Impala
 from ..data import Layout, Timestep
-from ..launch.experiment import Experiment
-from ..launch.program import RULES
-from ..nested_settings import from_values
+from ..launch.experiments.experiment import Experiment
+from ..launch.node_rules import RULES
 from ..replay import SequenceQueue, sequence_signature
+from ..settings.nested_settings import from_values
 from .harness import Case
 from .side import Side
 

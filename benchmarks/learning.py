@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..agents.acting import trace_layout
 from ..agents.apex import Apex
 from ..agents.impala import Impala
+from ..agents.policies.acting import trace_layout
 from ..data import Layout
 from ..errors import CallboardError
-from ..launch.experiment import Experiment
-from ..launch.nodes.devices import device_names, make_strategy
-from ..launch.program import learner_rules
-from ..nested_settings import from_values
+from ..launch.experiments.experiment import Experiment
+from ..launch.node_rules import learner_rules
+from ..launch.processes.devices import device_names, make_strategy
 from ..replay import SequenceQueue, TransitionReplay, sequence_signature
+from ..settings.nested_settings import from_values
 from .harness import Case
 from .nodes import Nodes
 from .side import Side

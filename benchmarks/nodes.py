@@ -14,12 +14,13 @@ from typing import Any
 
 import cloudpickle
 
-from ..launch.experiment import Experiment
 from ..launch.experiments.checked_run import Run
+from ..launch.experiments.experiment import Experiment
 from ..launch.experiments.run_checks import check_experiment
 from ..launch.launchers.addresses import reserved_ports
 from ..launch.nodes.node import Node, NodeContext, ProgramNode
-from ..launch.program import make_program, nodes_of
+from ..launch.program import make_program
+from ..launch.program_nodes import nodes_of
 from ..launch.run_directory.layout import RunDirectory
 from ..replay import ReplayHandle
 from .side import ServingProcess

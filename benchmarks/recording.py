@@ -8,7 +8,7 @@ holds Python's lock.  Untrained policies play: in CartPole, every 20 timesteps o
 import functools
 import time
 
-from ..launch.program import RULES
+from ..launch.node_rules import RULES
 from .acting import Library, OurActor
 from .harness import Case
 

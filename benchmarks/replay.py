@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..data import Layout, Record
-from ..launch.program import RULES
+from ..launch.node_rules import RULES
 from ..replay import (
     Elements,
     ReplayHandle,

@@ -7,7 +7,7 @@ from dm_env import specs
 
 from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
-from ..named_objects import nameable
+from ..settings.named_objects import nameable
 from ..specs import EnvironmentSpec
 
 SECONDS = 0.08

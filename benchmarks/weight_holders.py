@@ -15,12 +15,12 @@ import tensorflow as tf
 import tree
 
 from ..agents.impala import Impala
-from ..agents.weights import WeightClient
+from ..agents.variables.weights import WeightClient
 from ..data import Layout
-from ..launch.experiment import Experiment
+from ..launch.experiments.experiment import Experiment
 from ..launch.nodes.acting.weight_fetching import fetch_pause
-from ..nested_settings import from_values
 from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
+from ..settings.nested_settings import from_values
 
 Specs = Sequence[tuple[tuple[int, ...], str]]
 """Shapes and dtypes of a policy's variables."""

@@ -4,8 +4,8 @@ from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_batch import GymnasiumBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .batches.batched import BatchedEnvironment, EnvironmentWrapper
-from .batches.episode_limits import episode_limit_advice
 from .batches.seeding import environment_seeds
+from .checks.episode_limits import episode_limit_advice
 from .factory import (
     Environment,
     check,

@@ -8,13 +8,13 @@ from typing import Any
 
 import gymnasium
 
-from ..named_objects import import_object
-from ..setting_types import default_of
+from ..settings.named_objects import import_object
+from ..settings.setting_types import default_of
 from .adapters.atari import AtariOptions
 from .adapters.dm_control import DmControlOptions
 from .adapters.minatar import MinAtarOptions
-from .adapters.minigrid import NAMES as MINIGRID_NAMES
 from .adapters.procgen import ProcgenOptions
+from .minigrid import NAMES as MINIGRID_NAMES
 
 OPTIONS: Mapping[str, type] = MappingProxyType(
     {

@@ -16,21 +16,21 @@ import tree
 from ..caller_words import is_by_command
 from ..data import Nest
 from ..errors import CallboardError
-from ..named_objects import import_module, of_program
+from ..settings.named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
-from .adapters.gymnasium_registry import refuse_old_atari
 from .adapters.gymnasium_wrappers import without_rewards, wrapper_settings
-from .adapters.minigrid import NAMES as MINIGRID_NAMES
+from .adapters.pettingzoo_names import PREFIX as PETTINGZOO
+from .adapters.pettingzoo_names import check_pettingzoo
 from .adapters.single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
 from .batches.batched import BatchedEnvironment, check_seeds
+from .batches.checked_observations import with_checks
 from .batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from .batches.previous_inputs import PreviousInputs
 from .batches.tasks import task_errors
-from .checks.checked_observations import with_checks
 from .forked_streams import allow_forks
+from .gymnasium_registry import refuse_old_atari
+from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
-from .multi_agent.pettingzoo_names import PREFIX as PETTINGZOO
-from .multi_agent.pettingzoo_names import check_pettingzoo
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 
 _logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 # library is imported only when it is used.
 _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "gymnasium:": (".adapters.gymnasium_registry", "gymnasium"),
+        "gymnasium:": (".gymnasium_registry", "gymnasium"),
         "procgen:": (".adapters.procgen", "procgen"),
         "ale/": (".adapters.atari", "atari"),
         "minatar/": (".adapters.minatar", "minatar"),
@@ -51,8 +51,8 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "recorded:": (".external.recorded_spaces", "recorded"),
     }
 )
-_GYMNASIUM = (".adapters.gymnasium_registry", "gymnasium")
-_MINIGRID = (".adapters.minigrid", "minigrid")
+_GYMNASIUM = (".gymnasium_registry", "gymnasium")
+_MINIGRID = (".minigrid", "minigrid")
 
 # Options that are for training only and do not apply to evaluation.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -7,8 +7,8 @@ import gymnasium
 import numpy as np
 
 from ..errors import CallboardError
-from ..named_objects import nameable
-from .adapters.gymnasium_registry import make_single
+from ..settings.named_objects import nameable
+from .gymnasium_registry import make_single
 
 
 @nameable

@@ -9,7 +9,7 @@ import tree
 
 from ..data import Nest, Timestep, rebuilt
 from ..errors import CallboardError
-from ..setting_types import PositiveFloat, check_ranges, converted
+from ..settings.setting_types import PositiveFloat, check_ranges, converted
 from ..specs import EnvironmentSpec
 from .batches.batched import BatchedEnvironment
 from .batches.infos import Infos

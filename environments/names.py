@@ -10,10 +10,10 @@ from .adapters.atari import atari_ids
 from .adapters.behavior_suite import bsuite_names
 from .adapters.dm_control import dm_control_tasks
 from .adapters.envpool import envpool_names
-from .adapters.gymnasium_registry import is_only_refused, missing_package
 from .adapters.minatar import minatar_ids
+from .adapters.pettingzoo_names import pettingzoo_names
 from .adapters.procgen import GAMES
-from .multi_agent.pettingzoo_names import pettingzoo_names
+from .gymnasium_registry import is_only_refused, missing_package
 
 
 def names() -> list[str]:

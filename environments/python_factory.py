@@ -13,13 +13,13 @@ from gymnasium.vector import VectorEnv
 
 from ..caller_words import argument
 from ..errors import CallboardError
-from ..named_objects import import_object
+from ..settings.named_objects import import_object
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
 from .adapters.single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .batches.batched import BatchedEnvironment
-from .checks.user_errors import keywords, unknown_option, user_errors
+from .batches.user_errors import keywords, unknown_option, user_errors
 from .env_config import EnvConfig
 from .info_masks import vector_with_masks
 

@@ -11,9 +11,9 @@ import sys
 from callboard import Callbacks, Experiment, Session, load_policy
 from callboard.agents.ppo import Ppo
 from callboard.callbacks import CallbackRun, EpisodeView
-from callboard.launch.comparison.comparison import ComparisonSettings, compare, group_runs
-from callboard.launch.comparison.curve_plots import plot_curves
-from callboard.launch.comparison.run_results import read_results
+from callboard.studies.comparison.comparison import ComparisonSettings, compare, group_runs
+from callboard.studies.comparison.curve_plots import plot_curves
+from callboard.studies.comparison.run_results import read_results
 
 
 class Progress(Callbacks):

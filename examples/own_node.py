@@ -21,14 +21,15 @@ import launchpad as lp
 import numpy as np
 from absl import flags
 
-from callboard.agents.weights import WeightClient
+from callboard.agents.variables.weights import WeightClient
 from callboard.data import Timestep
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.launch.nodes.node import Unreachable
-from callboard.launch.program import handle_of, make_program
+from callboard.launch.program import make_program
+from callboard.launch.program_nodes import handle_of
 from callboard.launch.run import make_run
-from callboard.launch.settings import parse_experiment, read_recipe
 
 CALL_SECONDS = 2.0
 

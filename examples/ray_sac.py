@@ -18,15 +18,15 @@ import tensorflow as tf  # isort: skip  It must come before Ray.
 
 import ray
 
-from callboard.agents.acting import evaluate
+from callboard.agents.policies.acting import evaluate
 from callboard.agents.sac import Sac
-from callboard.agents.weights import WeightClient
+from callboard.agents.variables.weights import WeightClient
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.ray.own_loop import Servers, rollout, start_servers, train
 from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.compiled_policies import compile_policy
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 EPISODES = 100
 

@@ -29,7 +29,7 @@ import tensorflow as tf  # noqa: E402
 
 from callboard.errors import CallboardError, suggestion  # noqa: E402
 from callboard.install_commands import install_command  # noqa: E402
-from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
+from callboard.networks.torsos.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4
 SIZE = 32

@@ -1,4 +1,4 @@
-"""The program graph: turns an experiment into a Launchpad program, and defines how each kind of node is treated."""
+"""The program graph: turns an experiment into a Launchpad program."""
 
 import dataclasses
 from typing import Any
@@ -6,43 +6,21 @@ from typing import Any
 import launchpad as lp
 
 from ..environments import ONLY_AGENT
-from ..errors import unknown
-from .experiment import Experiment
 from .experiments.checked_run import Run
 from .experiments.policy_settings import Snapshots, TrainedPolicy
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
+from .node_rules import POLICY_SERVER_RULES, RULES, learner_rules, replay_rules
 from .nodes.acting.actor import ActorNode
 from .nodes.coordination.coordinator import Coordinator
 from .nodes.evaluation.evaluator import EvaluatorNode
 from .nodes.inference.inference import InferenceNode
 from .nodes.inference.policy_server import PolicyServerNode
 from .nodes.learning.learner import LearnerNode
-from .nodes.node import LaunchedNode, Node, NodeHandle, NodeRules, ProgramNode
+from .nodes.node import Node
 from .nodes.recorded.feeder import FeederNode
 from .nodes.recorded.recorder import RecorderNode
 from .nodes.replay import ReplayNode
-from .nodes.user_node import ClosingProgram, UserNode
-
-RULES: dict[str, NodeRules] = {
-    "actor": NodeRules(stop_order=1),
-    "feeder": NodeRules(stop_order=1),
-    "evaluator": NodeRules(stop_order=1),
-    # Actors send it their last episodes when they end.
-    "recorder": NodeRules(stop_order=2, keeps=True, grace=60.0),
-    "inference": NodeRules(stop_order=2, uses_gpu=True, tensorflow_threads=0),
-    "learner": NodeRules(
-        stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
-    ),
-    # A large replay takes minutes to write.
-    "replay": NodeRules(stop_order=4, keeps=True, grace=600.0, single_arena=True),
-    "coordinator": NodeRules(stop_order=5, keeps=True),
-}
-
-POLICY_SERVER_RULES = dataclasses.replace(RULES["inference"], stop_order=RULES["actor"].stop_order)
-
-# With several learners, the first ends before all others: its current step needs the others and their data.
-FIRST_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=0)
-OTHER_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=1, keeps=False)
+from .nodes.user_node import ClosingProgram
 
 
 class Graph:
@@ -237,71 +215,3 @@ def _trained_policies(run: Run, policy: str) -> dict[str, TrainedPolicy]:
     if policy != next(iter(run.policies)):
         return {}
     return {name: one for name, one in run.experiment.policies.items() if isinstance(one, TrainedPolicy)}
-
-
-def learner_rules(experiment: Experiment, rank: int = 0, trained: str = "") -> NodeRules:
-    """Returns how launchers treat a learner of an experiment, of the policy `trained` if there are several."""
-    rules = RULES["learner"]
-    if experiment.learners > 1:
-        rules = OTHER_LEARNER_RULES if rank else FIRST_LEARNER_RULES
-    group = f"{rules.restart_group}/{trained}" if trained else rules.restart_group
-    return dataclasses.replace(rules, restart_group=group, tensorflow_threads=experiment.learner_threads)
-
-
-def replay_rules(experiment: Experiment) -> NodeRules:
-    """Returns how launchers treat a replay server; one without checkpoints has nothing to save at the end."""
-    return dataclasses.replace(RULES["replay"], keeps=experiment.checkpoint_replay)
-
-
-def nodes_of(program: lp.Program) -> list[tuple[str, LaunchedNode]]:
-    """Returns all nodes with their labels, in the order in which they should start.
-
-    Nodes of Launchpad's own kinds, which a user has added, are each wrapped in a `UserNode`.
-
-    Raises:
-      CallboardError: a node is of a kind that only Launchpad itself can run.
-    """
-    hosts = next((node.rules.hosts for node in program.get_all_nodes() if isinstance(node, ProgramNode)), ())
-    return [
-        (label, node if isinstance(node, ProgramNode) else UserNode(f"{label}/{number}", node, hosts))
-        for label, nodes in program.groups.items()
-        for number, node in enumerate(nodes)
-    ]
-
-
-def handle_of(program: lp.Program, name: str) -> NodeHandle:
-    """Returns a handle of a node such as `learner/0`, for the arguments of a node of the user's own.
-
-    Raises:
-      CallboardError: the program has no such node.
-    """
-    nodes = {node.name: node for node in program.get_all_nodes() if isinstance(node, ProgramNode)}
-    if name not in nodes:
-        raise unknown("node", name, nodes)
-    return nodes[name].create_handle()
-
-
-def describe_graph(program: lp.Program) -> str:
-    """Describes the graph as text: each kind of node, their number, and the nodes they call."""
-    kinds = {
-        id(handle): kind
-        for kind, nodes in kinds_of(program).items()
-        for node in nodes
-        for handle in node._created_handles
-    }
-    lines = []
-    for kind, nodes in kinds_of(program).items():
-        called = dict.fromkeys(kinds[id(handle)] for handle in nodes[0].input_handles)
-        arrow = f"  ->  {', '.join(called)}" if called else ""
-        lines.append(f"{kind} x {len(nodes)}{arrow}")
-    return "\n".join(lines)
-
-
-def kinds_of(program: lp.Program) -> dict[str, list[Any]]:
-    """Returns the nodes that differ only in their number, by the rest of their names: `actor`, `learner/red`."""
-    kinds: dict[str, list[Any]] = {}
-    for label, nodes in program.groups.items():
-        for node in nodes:
-            kind = node.name.rpartition("/")[0] if isinstance(node, ProgramNode) else label
-            kinds.setdefault(kind, []).append(node)
-    return kinds

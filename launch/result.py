@@ -11,7 +11,7 @@ import numpy as np
 from .run_directory.metric_names import RUN_METRICS
 
 if TYPE_CHECKING:
-    from ..agents.acting import Episode
+    from ..agents.policies.acting import Episode
 
 _RUN_METRICS = frozenset(metric.name for metric in RUN_METRICS)
 

@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 import launchpad as lp
 
-from .experiment import Experiment
 from .experiments.checked_run import Run
 from .experiments.environment_check import check_environment
+from .experiments.experiment import Experiment
+from .experiments.new_or_resumed import find_run_directory
 from .experiments.run_checks import check_experiment
 from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import LineMonitor
-from .run_directory.new_or_resumed import find_run_directory
 from .runs.prepared_run import check_can_be_resumed
+from .saved.trained_policy_sources import check_trained_policies
+from .saved.warm_start import check_warm_start, with_absolute_sources
 from .session import Session
-from .trained.trained_policy_sources import check_trained_policies
-from .trained.warm_start import check_warm_start, with_absolute_sources
 
 
 def run(

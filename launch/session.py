@@ -19,8 +19,8 @@ from ..data import Layout
 from ..deadlines import Deadline, wait_until
 from ..environments import ONLY_AGENT
 from ..errors import CallboardError, UnknownAttribute, unknown
-from .experiment import Experiment
 from .experiments.checked_run import Run
+from .experiments.experiment import Experiment
 from .experiments.experiment_checks import check_tasks
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
@@ -31,12 +31,12 @@ from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
 from .nodes.evaluation.evaluation_players import EvaluationPlayers
 from .processes.exit_calls import call_at_exit, remove_call
+from .processes.stop_signals import Stopped, stop_signals
 from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints
 from .run_directory.policy_weights import assign_weights, read_policy
 from .runs.background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .runs.prepared_run import prepared_run
-from .stop_signals import Stopped, stop_signals
 from .trained.acting_policy import ActingPolicy
 from .trained.evaluation import play_episodes, with_evaluation_settings
 from .trained.saved_players import current_players

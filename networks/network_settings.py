@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..errors import CallboardError, unknown
-from ..setting_types import LayerSize, NonNegativeInt, PositiveInt, UnitInterval, converted
+from ..settings.setting_types import LayerSize, NonNegativeInt, PositiveInt, UnitInterval, converted
 from ..specs import EnvironmentSpec, without_part
 
 CORES = ("none", "lstm", "gru", "gtrxl")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import CallboardError
-from ..named_objects import check_options, import_object
+from ..settings.named_objects import check_options, import_object
 from ..tracing_lock import TRACING
 
 

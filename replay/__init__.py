@@ -4,7 +4,6 @@ Every timestep is stored once.  Items are slices of chunks, and overlapping item
 """
 
 from .gradient_queue import GradientItem, GradientQueue, GradientQueueWriter
-from .item_format import ItemFormat
 from .reading.batch_reader import BatchReader, ReaderStopped, raise_if_stopped
 from .reading.elements import Elements, rebuilt_if_changed
 from .reading.priorities import PriorityUpdater, UpdateCounts
@@ -23,6 +22,7 @@ from .servers.window_weights import WindowWeights
 from .stacking import Frames, check_stack, initial_frames, push_frames, stacked_sample, stacked_spec, without_frames
 from .transition_replay import TransitionReplay
 from .writing.discounted_returns import DiscountedReturns
+from .writing.item_format import ItemFormat
 from .writing.item_writer import ItemWriter
 from .writing.per_environment_writers import ReplayItem
 from .writing.sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec

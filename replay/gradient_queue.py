@@ -13,9 +13,9 @@ from ..data import Nest
 from .fifo_queue import FifoQueue
 from .reading.read_ahead import read_ahead
 from .replay_protocol import ReplayDataset
+from .servers.duplicate_filter import WRITER_BITS, item_id
 from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
-from .writing.duplicate_filter import WRITER_BITS, item_id
 
 _TABLE = "gradients"
 

@@ -10,15 +10,15 @@ import tree
 
 from ..data import Layout
 from ..errors import CallboardError
-from ..replay_settings import ReplaySettings
-from .demonstrations import DEMONSTRATIONS, demonstration_table, demonstrations_in, of_played
-from .item_format import ItemFormat
+from ..settings.replay_settings import ReplaySettings
+from .reading.demonstrations import DEMONSTRATIONS, demonstration_table, demonstrations_in, of_played
 from .reading.sharded_sampling import sampled_dataset
 from .reading.whole_batches import chosen_number
 from .replay_protocol import ReplayDataset, Writer
 from .servers.handle import ReplayHandle
 from .servers.tables import replay_table
 from .servers.window_weights import SetPriorities, WindowWeights
+from .writing.item_format import ItemFormat
 from .writing.item_writer import Priority
 
 TABLE = "replay"

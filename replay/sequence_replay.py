@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 from ..data import Nest, Sample
-from .item_format import ItemFormat, without_last
 from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
+from .writing.item_format import ItemFormat, without_last
 from .writing.item_writer import ItemWriter
 from .writing.per_environment_writers import ReplayItem
 

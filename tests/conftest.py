@@ -7,7 +7,7 @@ import signal
 import pytest
 from two_devices import TwoDevices
 
-from callboard.own_modules import search_working_directory
+from callboard.settings.own_modules import search_working_directory
 
 # Ray would give its processes what others leave of a busy machine.
 os.environ.setdefault("RAY_worker_niceness", "0")

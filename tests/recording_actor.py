@@ -1,6 +1,6 @@
 """Steps environments with a policy and writes the records, as an actor node does with its policies."""
 
-from callboard.agents.acting import CompiledPolicy, Episode, PolicyRecorder, Stepper
+from callboard.agents.policies.acting import CompiledPolicy, Episode, PolicyRecorder, Stepper
 from callboard.data import Version
 from callboard.environments import BatchedEnvironment
 from callboard.replay import Writer

@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 import pytest
 
-from callboard.agents.registry import AGENTS
+from callboard.agents.agent_names import AGENTS
+from callboard.cli.command import _SUBCOMMANDS
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import _SUBCOMMANDS
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.option_parsing import converted_text
+from callboard.launch.experiments.settings import recipe_names, setting_fields
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.run import run
-from callboard.launch.settings import recipe_names, setting_fields
 from callboard.launch.trained.saved_runs import evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("networks", "environments", "replay", "agents", "launch")
+PACKAGES = ("files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli")
 SOURCES = [*sorted(ROOT.glob("*.py")), *(path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")))]
 GAP = "‹›"
 """Stands for what a message inserts."""
@@ -40,7 +40,9 @@ SETTING = re.compile(
 )
 EXTRA = re.compile(r"callboard\[([\w-]+)\]")
 PAGE = re.compile(r"\bdocs/[\w/]+\.md")
-MODULE = re.compile(r"(?<![\w/.])((?:agents|launch|networks|replay|environments)/[\w/]+\.py)")
+MODULE = re.compile(
+    r"(?<![\w/.])((?:agents|cli|files|launch|networks|replay|environments|settings|studies)/[\w/]+\.py)"
+)
 WORDS = {"or", "and", "out", "of", "if", "with", "is", "are", "for", "on", "must", "needs", "in", "takes", "shows"}
 WORDS |= {"change", "changes", "sets", "removes", "at", "the"}
 """Words of a sentence after an option, which are not its value."""
@@ -96,7 +98,7 @@ def settings():
 def help_of(command):
     out = io.StringIO()
     arguments = ["ppo", "--help"] if command in ("train", "graph") else ["--help"]
-    module = importlib.import_module(f"callboard.launch.cli.{command}")
+    module = importlib.import_module(f"callboard.cli.{command}")
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         module.main(arguments)
     return out.getvalue()

@@ -3,11 +3,11 @@
 import pytest
 
 from callboard.caller_words import argument, is_by_command, words_of_command
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.new_or_resumed import find_run_directory
 from callboard.launch.launchers.registry import make_launcher
-from callboard.launch.run_directory.new_or_resumed import find_run_directory
 
 
 def test_arguments_are_named_as_the_caller_gives_them():

@@ -18,7 +18,7 @@ import yaml
 from documented_commands import EXECUTED_PAGES, ROOT, documented_commands
 
 from callboard.benchmarks.command import _parser as benchmark_parser
-from callboard.launch.cli.command import _SUBCOMMANDS
+from callboard.cli.command import _SUBCOMMANDS
 
 TABLE = yaml.safe_load((ROOT / "tests" / "documented_commands.yaml").read_text())
 COMMANDS = documented_commands()

@@ -13,7 +13,7 @@ from callboard.errors import (
     suggestion,
     unknown,
 )
-from callboard.launch.settings import setting_fields
+from callboard.launch.experiments.settings import setting_fields
 
 TORSOS = ("auto", "mlp", "Nature")
 

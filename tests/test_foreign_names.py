@@ -11,14 +11,14 @@ import yaml
 
 import callboard
 from callboard import foreign_names
-from callboard.agents.registry import AGENTS
+from callboard.agents.agent_names import AGENTS
+from callboard.cli.command import _SUBCOMMANDS, main
 from callboard.errors import similar_setting
 from callboard.foreign_names import LIBRARIES, hint, sections
-from callboard.launch.cli.command import _SUBCOMMANDS, main
 from callboard.launch.experiments.option_parsing import option_name
+from callboard.launch.experiments.settings import setting_fields
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.session import Session
-from callboard.launch.settings import setting_fields
 from callboard.launch.trained.acting_policy import ActingPolicy
 
 KINDS = ("setting", "agent", "command", "python")

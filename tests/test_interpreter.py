@@ -29,7 +29,10 @@ SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_s
 
 
 def modules():
-    folders = ("networks", "environments", "replay", "agents", "launch", "benchmarks", "examples")
+    folders = (
+        *("files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli"),
+        *("benchmarks", "examples"),
+    )
     found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return sorted([*ROOT.glob("*.py"), *found])
 

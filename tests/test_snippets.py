@@ -152,7 +152,7 @@ def test_commands_are_accepted(page, command, tmp_path, monkeypatch, stopped_bef
     monkeypatch.syspath_prepend(tmp_path)
     write_files(page, tmp_path)
     write_settings(command, tmp_path)
-    subcommand = importlib.import_module(f"callboard.launch.cli.{command[0]}")
+    subcommand = importlib.import_module(f"callboard.cli.{command[0]}")
     try:
         assert subcommand.main(command[1:]) == 0
     except Accepted:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.learning.fast_function import CompiledFunction, CompiledOnFirstCall
+from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall
 from callboard.launch.nodes.learning.prepared_learner import iterators
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore

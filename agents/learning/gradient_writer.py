@@ -10,8 +10,8 @@ import tree
 from ...data import Layout, Nest, Record, Sample
 from ...replay import DiscountedReturns, GradientItem, GradientQueue, GradientQueueWriter, sequence_spec, stacked_sample
 from ...transitions import valid_transitions
-from ..gradient_step import LossOutput, divided
-from .fast_function import CompiledFunction, as_arrays
+from ..fast_function import CompiledFunction, as_arrays
+from .gradient_step import LossOutput, divided
 
 
 class GradientWriter:

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from ... import foreign_names
 from ...errors import CallboardError, unknown
-from ...nested_settings import declared_fields, with_values
+from ...settings.nested_settings import declared_fields, with_values
 from ..agent import Agent
-from ..registry import agent_name
+from ..agent_names import agent_name
 from ..schedules import Schedule, schedules_of
 
 

@@ -13,13 +13,13 @@ from ...networks.actions.legal_actions import legal_actions, mask_illegal
 from ...networks.network import keep_spec
 from ...networks.target_update import copy_weights, copy_weights_every
 from ..agent import Mode
-from ..gradient_learner import GradientLearner
-from ..gradient_step import LossOutput
 from ..losses.exploration import epsilon_greedy, epsilon_ladder
-from ..optimizer_settings import OptimizerSettings
-from ..optimizers import make_objective
-from ..policies.network_inputs import ActingNetwork
 from ..schedules import Schedule
+from ..settings.optimizer_settings import OptimizerSettings
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
+from .network_inputs import ActingNetwork
+from .optimizers import make_objective
 from .reward_normalizer import RewardNormalizer
 from .value_range import ValueRange
 

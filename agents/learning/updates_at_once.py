@@ -5,7 +5,7 @@ import math
 import tree
 
 from ...data import Layout
-from ...replay_settings import ReplaySettings
+from ...settings.replay_settings import ReplaySettings
 
 _MOST = 16
 _LARGEST = 8192

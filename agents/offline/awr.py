@@ -10,7 +10,7 @@ import tensorflow as tf
 from ...data import Layout, Sample
 from ...networks.factory import policy_value_network
 from ...replay import SequenceReplay, stacked_spec
-from ..gradient_step import LossOutput
+from ..learning.gradient_step import LossOutput
 from ..learning.reward_normalizer import make_reward_normalizer, returns_discount
 from ..losses.behavioral_cloning import advantage_weights, imitation_loss
 from ..losses.gae import gae, standardized

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from ...replay_settings import ReplaySettings
-from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from ..settings.optimizer_settings import OptimizerSettings
 from ..settings.reward_settings import RewardSettings
 from .bc_settings import BCSettings, PolicyNetworkSettings
 

@@ -16,15 +16,15 @@ from ...replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ...specs import EnvironmentSpec
 from ...transitions import valid_transitions
 from ..agent import Agent, Mode
-from ..gradient_learner import GradientLearner
-from ..gradient_step import LossOutput
+from ..agent_names import agent_name
+from ..learning.gradient_learner import GradientLearner
+from ..learning.gradient_step import LossOutput
+from ..learning.network_inputs import ActingNetwork, sequence_inputs
+from ..learning.optimizers import make_objective
 from ..learning.reward_normalizer import RewardNormalizer
 from ..losses.behavioral_cloning import imitation_loss
 from ..losses.replicas import global_mean, valid_mean
-from ..optimizers import make_objective
 from ..policies.action_checks import check_discrete_or_bounded
-from ..policies.network_inputs import ActingNetwork, sequence_inputs
-from ..registry import agent_name
 from .bc_settings import BCSettings
 
 

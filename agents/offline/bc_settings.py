@@ -6,11 +6,11 @@ from typing import Annotated
 from annotated_types import Interval
 
 from ...networks.network_settings import CoreSettings, HeadSettings, NetworkSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import PositiveInt
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import PositiveInt
 from ..settings.gaussian_settings import GaussianPolicySettings
 from ..settings.observation_settings import ObservationSettings
+from ..settings.optimizer_settings import OptimizerSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

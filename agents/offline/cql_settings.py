@@ -3,8 +3,8 @@
 import dataclasses
 
 from ...networks.network_settings import ActorCriticSettings
-from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt
-from ..optimizer_settings import OptimizerSettings
+from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt
+from ..settings.optimizer_settings import OptimizerSettings
 from ..settings.sac_settings import SacSettings
 
 

@@ -24,9 +24,11 @@ from ...replay import stacked_spec
 from ...specs import EnvironmentSpec
 from ...transitions import valid_transitions
 from ..agent import Mode
-from ..gradient_learner import GradientLearner
-from ..gradient_step import LossOutput
+from ..agent_names import agent_name
 from ..learning.actor_critic_checks import check_networks
+from ..learning.gradient_learner import GradientLearner
+from ..learning.gradient_step import LossOutput
+from ..learning.optimizers import make_objective
 from ..learning.reward_normalizer import make_reward_normalizer
 from ..learning.transition_agent import TransitionAgent
 from ..losses.behavioral_cloning import advantage_weights, imitation_loss
@@ -34,9 +36,7 @@ from ..losses.implicit_q_learning import expectile_loss, state_value_target
 from ..losses.replicas import global_mean, valid_mean
 from ..losses.rewards import learning_reward
 from ..losses.soft_actor_critic import critic_loss
-from ..optimizers import make_objective
 from ..policies.action_checks import check_discrete_or_bounded
-from ..registry import agent_name
 from .bc import BCNetworks, BCPolicy, with_least_log_std
 from .iql_settings import IQLNetworkSettings, IQLSettings
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ...replay_settings import ReplaySettings
-from ...setting_types import PositiveFloat
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import PositiveFloat
 from ..settings.td3_settings import TD3Settings
 
 

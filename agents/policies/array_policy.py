@@ -7,8 +7,8 @@ import numpy as np
 import tree
 
 from ...data import Layout, Timestep
-from ..acting import CompiledPolicy
 from ..agent import Policy
+from .acting import CompiledPolicy
 from .array_function import ArrayFunction, UnknownOperation
 
 _TOLERANCE = 1e-3

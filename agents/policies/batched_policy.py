@@ -9,10 +9,10 @@ import tree
 
 from ...data import Layout, Nest, Timestep, rebuilt
 from ...errors import CallboardError
-from ..acting import timestep_spec
 from ..agent import Policy
-from ..learning.fast_function import CompiledFunction, as_arrays
-from ..learning.finite_checks import check_policy
+from ..fast_function import CompiledFunction, as_arrays
+from ..variables.finite_checks import check_policy
+from .acting import timestep_spec
 
 
 class InferenceRequest(NamedTuple):

@@ -15,9 +15,9 @@ from ...networks.network_settings import NetworkSettings
 from ...networks.random_streams import Stream
 from ..agent import Mode
 from ..learning.actor_critic_checks import check_networks
+from ..learning.network_inputs import ActingNetwork
 from ..learning.reward_normalizer import RewardNormalizer
 from .action_checks import check_finite_bounds
-from .network_inputs import ActingNetwork
 
 
 class DeterministicNetworks(tf.Module):

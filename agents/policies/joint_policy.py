@@ -11,7 +11,7 @@ from ...action_masks import MASK, choice_sizes, has_mask
 from ...data import Nest, Timestep
 from ...environments.multi_agent.policy_view import PolicyView
 from ...specs import EnvironmentSpec, MultiDiscreteArray
-from ..acting import BatchPolicy
+from .acting import BatchPolicy
 
 
 class JointPolicy:

@@ -10,9 +10,9 @@ from ...data import Nest, Sample, Timestep
 from ...networks.action_policy import action_policy
 from ...networks.network import Network
 from ..agent import Mode
+from ..learning.network_inputs import ActingNetwork
 from ..learning.on_policy import acting_network
 from ..learning.reward_normalizer import RewardNormalizer
-from .network_inputs import ActingNetwork
 
 
 class PpoNetworks(tf.Module):

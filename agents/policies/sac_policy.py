@@ -15,8 +15,8 @@ from ...networks.network import keep_spec
 from ...networks.random_streams import Stream
 from ...specs import EnvironmentSpec
 from ..agent import Mode
+from ..learning.network_inputs import ActingNetwork
 from ..learning.reward_normalizer import RewardNormalizer
-from .network_inputs import ActingNetwork
 
 
 class SacNetworks(tf.Module):

@@ -3,11 +3,11 @@
 import dataclasses
 
 from ...networks.network_settings import PolicyValueNetworkSettings
-from ...setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
+from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ...setting_types import PositiveInt
+from ...settings.setting_types import PositiveInt
 from .a2c_settings import AdvantageSettings
 
 

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Literal
 
 from ...networks.network_settings import QNetworkSettings
-from ...setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
+from .optimizer_settings import OptimizerSettings
 from .prioritized_replay_settings import PrioritizedReplaySettings
 from .reward_settings import RewardSettings
 

@@ -8,7 +8,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from ...errors import CallboardError
-from ...setting_types import PositiveFloat
+from ...settings.setting_types import PositiveFloat
 from ...specs import EnvironmentSpec
 
 

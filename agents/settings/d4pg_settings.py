@@ -3,11 +3,11 @@
 import dataclasses
 
 from ...networks.network_settings import ActorCriticSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
+from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)

@@ -3,10 +3,10 @@
 import dataclasses
 
 from ...networks.network_settings import ActorCriticSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import FiniteFloat, PositiveFloat, PositiveInt
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt
 from .d4pg_settings import DistributionalCriticSettings
+from .optimizer_settings import OptimizerSettings
 
 
 def _adam(learning_rate: float, max_gradient_norm: float | None = 40.0) -> OptimizerSettings:

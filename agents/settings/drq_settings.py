@@ -6,9 +6,9 @@ from typing import Annotated
 from annotated_types import Interval
 
 from ...networks.network_settings import ActorCriticSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import NonNegativeInt, PositiveFloat, PositiveInt
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import NonNegativeInt, PositiveFloat, PositiveInt
+from .optimizer_settings import OptimizerSettings
 from .sac_settings import SacSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ...setting_types import NonNegativeFloat, UnitInterval
+from ...settings.setting_types import NonNegativeFloat, UnitInterval
 from ..schedules import ScheduledUnitInterval
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ...setting_types import PositiveInt
+from ...settings.setting_types import PositiveInt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import CallboardError, suggestion, unknown
-from ...setting_types import converted
+from ...settings.setting_types import converted
 
 _SHARED: Mapping[str, Any] = {
     "weight_decay": float,

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ...replay_settings import ReplaySettings
-from ...setting_types import UnitInterval
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import UnitInterval
 from ..schedules import ScheduledUnitInterval
 
 

@@ -3,10 +3,10 @@
 import dataclasses
 
 from ...networks.network_settings import Mixer, TeamNetworkSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import NonNegativeInt, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
+from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
 

@@ -3,10 +3,10 @@
 import dataclasses
 
 from ...networks.network_settings import RecurrentQNetworkSettings
-from ...setting_types import NonNegativeInt, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
+from .optimizer_settings import OptimizerSettings
 from .prioritized_replay_settings import PrioritizedReplaySettings
 from .reward_settings import RewardSettings
 

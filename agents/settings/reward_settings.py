@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ...setting_types import PositiveFloat, UnitInterval
+from ...settings.setting_types import PositiveFloat, UnitInterval
 
 LARGEST_REWARD = 10.0
 """Standard deviations of the return beyond which normalized rewards are clipped."""

@@ -6,11 +6,11 @@ from typing import Annotated
 from annotated_types import Interval
 
 from ...networks.network_settings import ActorCriticSettings
-from ...replay_settings import ReplaySettings
-from ...setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
-from ..optimizer_settings import OptimizerSettings
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
+from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)

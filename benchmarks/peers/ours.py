@@ -10,20 +10,21 @@ import tensorflow as tf
 
 from ... import environments
 from ...agents.apex import Apex
-from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
-from ...agents.learning.ppo_learner import PpoLearner
+from ...agents.learning.gradient_learner import GradientLearner
 from ...agents.policies.ppo_policy import PpoNetworks
 from ...agents.ppo import Ppo
+from ...agents.ppo_learner import PpoLearner
 from ...agents.sac import Sac
 from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
+from ...environments.adapters.pettingzoo_names import make_pettingzoo
 from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
-from ...environments.multi_agent.pettingzoo_names import make_pettingzoo
+from ...environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from ...interpreter import callboard_command
-from ...launch.settings import read_recipe
-from ...named_objects import nameable
+from ...launch.experiments.settings import read_recipe
 from ...networks.network import Network
+from ...settings.named_objects import nameable
 from ...specs import EnvironmentSpec
 from .inside.work import (
     ACTORS,
@@ -182,7 +183,8 @@ def sac(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
 @nameable
 def spread() -> CountedScene:
     """Return the environment with three agents as a user would get it."""
-    return CountedScene(make_pettingzoo("pettingzoo:mpe.simple_spread_v3", {}))
+    name = "pettingzoo:mpe.simple_spread_v3"
+    return CountedScene(PettingZooEnvironment(make_pettingzoo(name, {}), name))
 
 
 @nameable

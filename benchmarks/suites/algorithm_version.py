@@ -5,13 +5,13 @@ import functools
 import hashlib
 import pathlib
 
-from ...agents.registry import AGENTS
+from ...agents.agent_names import AGENTS
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _AGENTS = _ROOT / "agents"
-_PARTS = ("", "settings", "losses", "learning", "offline")
+_PARTS = ("", "settings", "losses", "learning", "offline", "variables")
 """Folders of `agents/` in which a change changes scores; how actors act does not belong to it."""
-_LEFT_OUT = ("registry", "metric_names", "acting", "weights", "agent")
+_LEFT_OUT = ("agent_names", "registry", "metric_names", "weights", "agent")
 
 
 def algorithm_version(agent: str) -> str:

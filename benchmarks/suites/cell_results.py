@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ... import __version__
-from ...atomic_files import write_file
 from ...errors import CallboardError
-from ...guarded_files import read_json
-from ...launch.comparison.run_results import RETURN, RunResult, read_result
+from ...files.atomic_files import write_file
+from ...files.guarded_files import read_json
+from ...studies.comparison.run_results import RETURN, RunResult, read_result
 from ..results import RESULTS
 from .algorithm_version import algorithm_version
 from .suite import PEER_AGENTS, SuiteCell

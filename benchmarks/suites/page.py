@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ...launch.comparison.comparison import ComparisonSettings, Group, compare
-from ...launch.comparison.curve_plots import plot_curves
+from ...studies.comparison.comparison import ComparisonSettings, Group, compare
+from ...studies.comparison.curve_plots import plot_curves
 from ..report import figure, replace_between
 from .cell_results import TRAINING_RETURN, CellResult, as_runs, is_current, load_result, result_path
 from .suite import Reference, Suite, SuiteCell, suite_cells

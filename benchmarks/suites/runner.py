@@ -15,13 +15,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
-from ...atomic_files import write_file
 from ...errors import CallboardError
-from ...guarded_files import read_json
+from ...files.atomic_files import write_file
+from ...files.guarded_files import read_json
 from ...install_commands import install_command
-from ...launch.comparison.run_series import Cell, SeriesDirectory, run_series
+from ...launch.processes.stop_signals import stop_signals
 from ...launch.run_directory.run_lock import check_not_running, run_lock
-from ...launch.stop_signals import stop_signals
+from ...studies.comparison.run_series import Cell, SeriesDirectory, run_series
 from ..peers.rounds import PEERS
 from .cell_results import CellResult, empty_result, is_current, load_result, result_path, save_result, seed_result
 from .suite import PEER_AGENTS, SuiteCell

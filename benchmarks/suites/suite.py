@@ -23,9 +23,9 @@ from typing import Annotated, Any, Literal
 import annotated_types
 
 from ...errors import CallboardError, MissingPackage, unknown
-from ...launch.comparison.study_definition import cells_of, parse_study
 from ...launch.experiments.yaml_files import read_yaml
-from ...setting_types import FiniteFloat, PositiveInt, given_fields
+from ...settings.setting_types import FiniteFloat, PositiveInt, given_fields
+from ...studies.comparison.study_definition import cells_of, parse_study
 
 DEFINITIONS = pathlib.Path(__file__).parent / "definitions"
 OURS, PEER = "callboard", "stable-baselines3"

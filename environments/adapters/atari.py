@@ -14,12 +14,12 @@ from gymnasium.vector import VectorEnv
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
-from ...setting_types import UnitInterval
+from ...settings.setting_types import UnitInterval
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from ..batches.infos import Infos, chosen_rows, info_rows, no_infos
 from ..batches.options import read_options
-from ..checks.user_errors import needs_package, unknown_environment
+from ..batches.user_errors import needs_package, unknown_environment
 
 _NAMESPACE = "ALE/"
 _SCREEN = {"img_height": 210, "img_width": 160}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..batches.batched import BatchedEnvironment, check_seeds
-from ..checks.user_errors import creation_errors, keywords, needs_package, unknown_environment, unknown_option
+from ..batches.user_errors import creation_errors, keywords, needs_package, unknown_environment, unknown_option
 from .dm_env_adapter import DmEnvBatch
 
 _PREFIX = "bsuite:"

@@ -8,10 +8,10 @@ import dm_env
 import numpy as np
 from annotated_types import Interval
 
-from ...setting_types import NonNegativeInt, PositiveFloat, PositiveInt
+from ...settings.setting_types import NonNegativeInt, PositiveFloat, PositiveInt
 from ..batches.batched import BatchedEnvironment, check_seeds
 from ..batches.options import read_options
-from ..checks.user_errors import needs_package, unknown_environment
+from ..batches.user_errors import needs_package, unknown_environment
 from .dm_env_adapter import DmEnvBatch
 
 _PREFIX = "dm_control:"

@@ -11,10 +11,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ...setting_types import converted
+from ...settings.setting_types import converted
 from ..batches.batched import BatchedEnvironment, check_seeds
 from ..batches.tasks import Task, no_task
-from ..checks.user_errors import creation_errors, needs_package, unknown_environment, unknown_option
+from ..batches.user_errors import creation_errors, needs_package, unknown_environment, unknown_option
 from .gymnasium_vector_batch import GymnasiumVectorBatch
 
 _PREFIX = "envpool:"

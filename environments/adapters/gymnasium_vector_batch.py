@@ -15,9 +15,9 @@ from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from ..batches.infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
+from ..batches.overwritten_observations import FinalObservationCheck
 from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
-from ..checks.overwritten_observations import FinalObservationCheck
 from .gymnasium_checks import (
     check_batch_step,
     check_has,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from ...errors import CallboardError, unknown
-from ...named_objects import import_object
-from ...setting_types import texts_of
+from ...settings.named_objects import import_object
+from ...settings.setting_types import texts_of
 from ..batches.fixed_sizes import FixedSizeObservations
 from .old_gym import OldGym
 

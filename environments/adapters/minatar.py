@@ -11,11 +11,11 @@ import numpy as np
 from dm_env import specs
 
 from ...data import Nest, Timestep
-from ...setting_types import PositiveInt, UnitInterval
+from ...settings.setting_types import PositiveInt, UnitInterval
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep
 from ..batches.options import read_options
-from ..checks.user_errors import needs_package, unknown_environment
+from ..batches.user_errors import needs_package, unknown_environment
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 NAMESPACE = "MinAtar/"

@@ -18,7 +18,7 @@ from ..batches.batched import BatchedEnvironment, check_seeds, discrete_actions,
 from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.options import read_options
 from ..batches.tasks import Task, no_task
-from ..checks.user_errors import needs_package, unknown_environment
+from ..batches.user_errors import needs_package, unknown_environment
 
 Mode = Literal["easy", "hard", "extreme", "memory", "exploration"]
 

@@ -18,7 +18,7 @@ from dm_env import specs
 from ...data import Nest
 from ...errors import CallboardError, check_text
 from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
-from ..checks.observation_values import as_choices, as_integers, place_text
+from .observation_values import as_choices, as_integers, place_text
 
 _MOST_FEATURES = 1_000_000
 """The largest number of values of a discrete space, each of which is an input or an output of networks."""

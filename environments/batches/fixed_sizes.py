@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
 from ...errors import CallboardError
-from ...named_objects import import_object
-from ...setting_types import PositiveInt, converted
+from ...settings.named_objects import import_object
+from ...settings.setting_types import PositiveInt, converted
 
 
 class FixedSizes(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ...errors import CallboardError
-from ...setting_types import converted, field_types
-from ..checks.user_errors import unknown_option
+from ...settings.setting_types import converted, field_types
+from .user_errors import unknown_option
 
 Settings = TypeVar("Settings")
 

@@ -5,8 +5,8 @@ from gymnasium import spaces
 
 from ...data import Nest
 from ...errors import CallboardError
-from ..checks.observation_values import place_text
 from . import encoding
+from .observation_values import place_text
 
 
 def observation_encoding(space: spaces.Space) -> Nest:

@@ -8,7 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from ...data import Nest
-from ...guarded_files import parse_json
+from ...files.guarded_files import parse_json
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from .encoding import EnvironmentEncoding, Leaf, encoding_of
 

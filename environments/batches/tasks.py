@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import CallboardError
-from ...setting_types import shown
+from ...settings.setting_types import shown
 
 Task = Any
 """A value that says how hard, or which variant of itself, an environment is; None for the environment's own."""

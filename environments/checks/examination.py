@@ -17,13 +17,13 @@ from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
 from ..batches.batched import BatchedEnvironment
-from ..batches.episode_limits import episode_limit_advice
+from ..batches.observation_values import place_text
 from ..default_options import default_options
 from ..factory import check, environments_in, make
 from ..multi_agent.multi_agent import MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
-from .observation_values import place_text
+from .episode_limits import episode_limit_advice
 from .random_actions import random_actions
 from .trial import Phase, Trial, agents_actions, try_environment
 

@@ -14,12 +14,12 @@ from ...errors import CallboardError
 from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..adapters.single_environments import PROCESSES
+from ..batches.observation_bounds import ObservationBounds
+from ..batches.observation_values import place_text
 from ..factory import check, environments_in, make
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
-from .observation_bounds import ObservationBounds
-from .observation_values import place_text
 from .random_actions import random_actions
 
 Phase = Literal["import", "constructor", "reset", "step", "close"]

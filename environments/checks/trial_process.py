@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 from ...caller_words import words_of_command
 from ...errors import CallboardError
-from ...own_modules import search_working_directory
+from ...settings.own_modules import search_working_directory
+from ..batches.user_traceback import user_frames, user_traceback
 from ..factory import environment_text
 from .trial import Phase, Trial, try_environment
-from .user_traceback import user_frames, user_traceback
 
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
 LENGTH_BYTES = 8

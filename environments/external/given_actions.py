@@ -10,8 +10,8 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
-from ..checks.given_numbers import read_numbers
-from ..checks.observation_values import place_text
+from ..batches.given_numbers import read_numbers
+from ..batches.observation_values import place_text
 
 
 def read_action(encodings: Nest, given: Any, path: tuple[str, ...] = ()) -> Nest:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ...errors import CallboardError, one_line, unknown
-from ...guarded_files import read_regular
+from ...files.guarded_files import read_regular
 
 _MOST_BYTES = 2**24
 

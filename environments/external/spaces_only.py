@@ -7,7 +7,7 @@ from ...data import Nest, Timestep
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, check_seeds
-from ..checks.user_errors import unknown_option
+from ..batches.user_errors import unknown_option
 
 
 class SpacesOnly(BatchedEnvironment):

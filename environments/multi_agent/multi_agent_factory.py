@@ -11,8 +11,9 @@ import gymnasium
 
 from ...action_masks import check_mask
 from ...errors import CallboardError
-from ...setting_types import converted
+from ...settings.setting_types import converted
 from ...specs import EnvironmentSpec
+from ..adapters.pettingzoo_names import PREFIX, make_pettingzoo
 from ..adapters.single_environments import PROCESSES, split_singles
 from ..batches.batched import BatchedEnvironment
 from ..batches.previous_inputs import OPTION as PREVIOUS_INPUTS
@@ -27,7 +28,6 @@ from .agent_padding import PaddedAgents
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
-from .pettingzoo_names import PREFIX, make_pettingzoo
 from .rllib_adapter import RllibEnvironment, has_rllib_interface
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
@@ -106,7 +106,7 @@ def make_multi_agent(
     name = factory_name(factory)
     environment: MultiAgentEnvironment
     if isinstance(factory, str) and factory.startswith(PREFIX):
-        environment = make_pettingzoo(factory, merged, mask_key)
+        environment = PettingZooEnvironment(make_pettingzoo(factory, merged), factory, mask_key)
     elif is_python_factory(factory):
         environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name, mask_key)
     else:

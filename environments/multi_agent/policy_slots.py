@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...errors import CallboardError, suggestion, unknown
-from ...named_objects import import_object
+from ...settings.named_objects import import_object
 from ...specs import EnvironmentSpec, describe
 from ..batches.tasks import Task
 

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ...errors import CallboardError, one_line
-from ...guarded_files import read_json
+from ...files.guarded_files import read_json
 
 METADATA = "metadata.json"
 _SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")

@@ -22,9 +22,9 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...atomic_files import remove_drafts, sync, write_file
 from ...errors import CallboardError
-from ...guarded_files import open_regular, read_regular
+from ...files.atomic_files import remove_drafts, sync, write_file
+from ...files.guarded_files import open_regular, read_regular
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
 from .dataset_metadata import METADATA

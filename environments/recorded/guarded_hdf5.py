@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CallboardError
-from ...guarded_files import open_regular
+from ...files.guarded_files import open_regular
 
 MAIN, PARTS = "main_data.hdf5", "parts"
 _PART = re.compile(rb"parts/(\w[\w.-]*\.hdf5)")

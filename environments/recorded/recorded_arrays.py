@@ -16,7 +16,7 @@ from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches import encoding
 from ..batches.encoding import Leaf
-from ..checks.observation_values import place_text
+from ..batches.observation_values import place_text
 from .episode_columns import is_picture
 from .guarded_hdf5 import GuardedArray, GuardedEpisode
 

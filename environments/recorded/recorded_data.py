@@ -13,8 +13,8 @@ from ...data import RECORDED, Nest
 from ...errors import CallboardError, one_line
 from ...specs import EnvironmentSpec
 from ..batches.encoding import EnvironmentEncoding
+from ..batches.observation_bounds import ObservationBounds
 from ..batches.spaces import action_encoding, observation_encoding
-from ..checks.observation_bounds import ObservationBounds
 from .dataset_metadata import METADATA, read_metadata
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari

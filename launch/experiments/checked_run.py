@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ...data import Layout
 from ...environments import ONLY_AGENT
 from ...specs import EnvironmentSpec
-from ..experiment import Experiment
 from ..run_directory.layout import RunDirectory
+from .experiment import Experiment
 from .policy_plan import Layouts, PolicyPlan, make_plan
 
 

@@ -8,7 +8,7 @@ from annotated_types import Interval
 
 from ...callbacks import plain_task
 from ...errors import CallboardError
-from ...setting_types import check_ranges
+from ...settings.setting_types import check_ranges
 from .stop_conditions import Condition, parse_conditions
 
 SETTING = "curriculum"

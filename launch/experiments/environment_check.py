@@ -20,14 +20,14 @@ import psutil
 from ...caller_words import is_by_command
 from ...deadlines import Deadline, wait_until
 from ...environments import environment_text, is_of_library
+from ...environments.batches.user_traceback import waiting_place
 from ...environments.checks.trial import Phase, Trial
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
-from ...environments.checks.user_traceback import waiting_place
 from ...errors import CallboardError, one_line
 from ...interpreter import python_command
-from ...named_objects import import_object
-from ...own_modules import searched_directories
-from ..experiment import Experiment
+from ...settings.named_objects import import_object
+from ...settings.own_modules import searched_directories
+from .experiment import Experiment
 
 _logger = logging.getLogger(__name__)
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...agents.optimizer_settings import check_own_optimizers
-from ...agents.registry import agent_name
+from ...agents.agent_names import agent_name
 from ...agents.schedules import check_schedules
-from ...callback_settings import check_callbacks
+from ...agents.settings.optimizer_settings import check_own_optimizers
 from ...callbacks import plain_task
 from ...data import Layout
 from ...environments import (
@@ -20,9 +19,10 @@ from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
-from ..experiment import Experiment
-from ..nodes.devices import device_count, device_names
+from ...settings.callback_settings import check_callbacks
+from ..processes.devices import device_count, device_names
 from .curriculum import check_stages
+from .experiment import Experiment
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
 

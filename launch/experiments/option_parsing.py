@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import CallboardError, unknown_setting
-from ...nested_settings import Field, merged_values
-from ...setting_descriptions import described, is_mapping, is_union, shown
-from ...setting_types import converted, texts_of
+from ...settings.nested_settings import Field, merged_values
+from ...settings.setting_descriptions import described, is_mapping, is_union, shown
+from ...settings.setting_types import converted, texts_of
 from .yaml_files import parse_yaml
 
 _REMOVE = "no_"

@@ -4,15 +4,15 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
-from ...agents.registry import agent_name
+from ...agents.agent_names import agent_name
 from ...data import Layout
 from ...environments import ONLY_AGENT, environment_text, is_multi_agent
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMapping
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec, describe
-from ..experiment import Experiment
 from ..run_directory.metric_names import POLICY_METRICS
+from .experiment import Experiment
 from .experiment_checks import check_agent, check_run_conditions, check_tasks
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies

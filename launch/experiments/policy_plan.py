@@ -12,7 +12,7 @@ from ...environments import ONLY_AGENT
 from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots, parse_mapping, policy_slots
 from ...errors import unknown
 from ...specs import EnvironmentSpec
-from ..experiment import Experiment
+from .experiment import Experiment
 from .policy_settings import SHARED, PolicySettings, Snapshots, TrainedPolicy, learning_policies
 
 

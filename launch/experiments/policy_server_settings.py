@@ -6,9 +6,9 @@ import pathlib
 from ...environments.external.simulators import PREFIX
 from ...errors import CallboardError
 from ...install_commands import install_command
-from ..experiment import Experiment
 from ..serving.access_token import read_token
 from ..serving.server_address import bind, parse_address, tls_context
+from .experiment import Experiment
 
 _ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
 

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from ...agents.agent import Agent
-from ...agents.registry import agent_class, agent_name, agent_settings
+from ...agents.agent_names import agent_name
+from ...agents.registry import agent_class, agent_settings
 from ...errors import CallboardError, unknown
-from ...nested_settings import declared_fields, merged_values
-from ...setting_types import NAME, check_ranges, converted, given_fields, shown
+from ...settings.nested_settings import declared_fields, merged_values
+from ...settings.setting_types import NAME, check_ranges, converted, given_fields, shown
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""

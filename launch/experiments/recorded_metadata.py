@@ -10,15 +10,15 @@ import gymnasium
 import tree
 
 from ... import __version__
-from ...agents.registry import agent_name
+from ...agents.agent_names import agent_name
 from ...environments import is_of_library
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...environments.external.simulators import PREFIX as EXTERNAL_PREFIX
 from ...errors import CallboardError
-from ...guarded_files import parse_json
-from ..experiment import Experiment
+from ...files.guarded_files import parse_json
 from ..processes.package_versions import version_of
-from ..settings import plain
+from .experiment import Experiment
+from .settings import plain
 
 _MARK = "callboard"
 _OF_FILES = (RECORDED_PREFIX, EXTERNAL_PREFIX)

@@ -4,14 +4,14 @@ import dataclasses
 import os
 from typing import Any
 
-from ...agents.registry import agent_name
+from ...agents.agent_names import agent_name
 from ...environments import ONLY_AGENT
 from ...environments.recorded import RecordedData, open_data, parse_sources
 from ...environments.recorded.episode_feed import shares_of
 from ...errors import CallboardError
-from ...replay_settings import ReplaySettings
-from ...setting_types import texts_of
-from ..experiment import Experiment
+from ...settings.replay_settings import ReplaySettings
+from ...settings.setting_types import texts_of
+from .experiment import Experiment
 from .policy_plan import Layouts
 
 

@@ -1,8 +1,8 @@
 """The checks of a whole experiment, before anything starts."""
 
-from ...setting_types import check_ranges
-from ..experiment import Experiment
+from ...settings.setting_types import check_ranges
 from ..loggers.metric_logger import check_loggers, require_package
+from .experiment import Experiment
 from .experiment_checks import (
     check_callbacks_and_tasks,
     check_evaluations,

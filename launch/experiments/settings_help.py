@@ -6,11 +6,11 @@ import re
 import textwrap
 from collections.abc import Mapping
 
-from ...nested_settings import Field, declared_fields
-from ...setting_descriptions import described
-from ..experiment import Experiment
-from ..settings import plain, setting_fields
+from ...settings.nested_settings import Field, declared_fields
+from ...settings.setting_descriptions import described
+from .experiment import Experiment
 from .option_parsing import option_name
+from .settings import plain, setting_fields
 
 HELP_END = """\
 An entry of nested settings is set by its name (--env-options.size 5), and removed likewise

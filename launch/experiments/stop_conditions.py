@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS
 from ...errors import CallboardError, unknown
-from ...setting_types import texts_of
+from ...settings.setting_types import texts_of
 from ..run_directory.metric_names import METRICS, PLACEHOLDERS
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 
 from ...errors import CallboardError
-from ...setting_types import texts_of
+from ...settings.setting_types import texts_of
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import is_url
 from ..run_directory.run_reference import RunReference, parse_run_reference

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ...errors import CallboardError
-from ...guarded_files import read_regular
+from ...files.guarded_files import read_regular
 
 _MOST_BYTES = 2**20
 _MOST_DEPTH = 50

@@ -7,7 +7,7 @@ import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
 from ..processes.ports import ReservedPort, check_connections, reserve_any
-from ..program import nodes_of
+from ..program_nodes import nodes_of
 
 
 class FixedAddress(AbstractAddressBuilder):

@@ -23,6 +23,7 @@ import launchpad as lp
 from ...caller_words import argument
 from ...errors import CallboardError, one_line
 from ..experiments.checked_run import Run
+from ..experiments.run_files import begun
 from ..node_names import policy_of
 from ..nodes.acting.environment_node import EnvironmentNode
 from ..nodes.coordination.coordinator import Coordinator
@@ -34,9 +35,8 @@ from ..nodes.recorded.feeder import FeederNode
 from ..nodes.recorded.recorder import RecorderNode
 from ..nodes.replay import ReplayNode
 from ..nodes.reports.reporting import ReportingNode
-from ..program import nodes_of
-from ..run_directory.run_files import begun
-from ..stop_signals import stop_signals
+from ..processes.stop_signals import stop_signals
+from ..program_nodes import nodes_of
 from .addresses import FixedAddress
 from .launcher import REPORT_STEPS
 from .one_process_logs import logged_in

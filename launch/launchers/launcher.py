@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ...caller_words import argument
 from ...errors import CallboardError
-from ...setting_types import check_ranges
-from ..experiment import Experiment
+from ...settings.setting_types import check_ranges
 from ..experiments.checked_run import Run
+from ..experiments.experiment import Experiment
+from ..experiments.new_or_resumed import check_state, find_run_directory
 from ..processes.temporary_files import removed_afterwards
 from ..run_directory.directory_identity import held_directory
 from ..run_directory.layout import RunDirectory
-from ..run_directory.new_or_resumed import check_state, find_run_directory
 from ..run_directory.remote_storage import is_url
 from ..run_directory.run_lock import run_lock
 from .node_processes.forkserver import held_open

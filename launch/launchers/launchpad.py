@@ -15,8 +15,8 @@ import psutil
 
 from ...deadlines import Deadline
 from ..experiments.checked_run import Run
-from ..run_directory.run_files import begun
-from ..stop_signals import stop_signals
+from ..experiments.run_files import begun
+from ..processes.stop_signals import stop_signals
 from .launcher import Launcher
 from .run_outcome import Monitor, Outcome, error_text
 

@@ -23,20 +23,20 @@ import launchpad as lp
 import psutil
 
 from ..experiments.checked_run import Run
-from ..nodes.devices import device_names, prepare_devices
+from ..experiments.run_files import begun
 from ..nodes.node import NodeContext, NodeRules, ProgramNode
 from ..nodes.progress import HEARTBEAT, HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
-from ..run_directory.run_files import begun
+from ..processes.devices import device_names, prepare_devices
 from ..run_directory.run_lock import hold_as_remains
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
 from .node_processes.prepared_process import exit_by, prepare_process
+from .node_thread import ThreadWorker
 from .run_outcome import Monitor, Outcome, OutputClosed
 from .screen.display import LineMonitor
 from .screen.run_summary import SummaryMonitor, describe_end
-from .supervision.node_thread import ThreadWorker
 from .supervision.remote_monitor import MonitorClient
 from .supervision.supervisor import Event, Exit, Supervised, Supervisor, Worker
 

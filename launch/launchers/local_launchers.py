@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ...caller_words import argument
 from ...errors import CallboardError
-from ..experiment import Experiment
 from ..experiments.checked_run import Run
+from ..experiments.experiment import Experiment
 from .launcher import Launcher
 from .node_processes.forkserver import start_forkserver
 from .run_outcome import Monitor, Outcome
@@ -92,8 +92,8 @@ def _eager_or_compiled(eager: bool, program: lp.Program) -> Iterator[None]:
     if not eager:
         yield
         return
-    from ...agents.learning.fast_function import eager_functions
-    from ..program import nodes_of
+    from ...agents.fast_function import eager_functions
+    from ..program_nodes import nodes_of
 
     for _, node in nodes_of(program):
         node.rules = dataclasses.replace(node.rules, timeout=math.inf)

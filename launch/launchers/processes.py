@@ -15,10 +15,10 @@ import cloudpickle
 import launchpad as lp
 
 from ..experiments.checked_run import Run
+from ..experiments.run_files import begun
 from ..nodes.node import LaunchedNode
-from ..program import nodes_of
+from ..program_nodes import nodes_of
 from ..run_directory.layout import RunDirectory
-from ..run_directory.run_files import begun
 from .addresses import reserved_ports
 from .node_processes.forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
 from .node_processes.forkserver_watch import ForkserverWatch

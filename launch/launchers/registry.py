@@ -10,11 +10,11 @@ from typing import Any
 
 from ...caller_words import is_by_command
 from ...errors import CallboardError, unknown
-from ...named_objects import import_object
-from ...nested_settings import Field, declared_fields
-from ..experiment import Experiment
+from ...settings.named_objects import import_object
+from ...settings.nested_settings import Field, declared_fields
+from ..experiments.experiment import Experiment
 from ..experiments.option_parsing import option_name
-from ..settings import plain
+from ..experiments.settings import plain
 from .launcher import Launcher
 
 LAUNCHERS = {

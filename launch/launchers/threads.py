@@ -6,12 +6,12 @@ import queue
 import launchpad as lp
 
 from ..experiments.checked_run import Run
-from ..program import nodes_of
-from ..run_directory.run_files import begun
+from ..experiments.run_files import begun
+from ..program_nodes import nodes_of
 from .addresses import reserved_ports
+from .node_thread import ThreadWorker
 from .one_process_logs import logged_in
 from .run_outcome import Monitor, Outcome
-from .supervision.node_thread import ThreadWorker
 from .supervision.supervisor import Event, Supervised, Supervisor
 
 

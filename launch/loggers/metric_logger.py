@@ -13,12 +13,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from ...atomic_files import write_file
 from ...errors import CallboardError, unknown
-from ...guarded_files import read_json
+from ...files.atomic_files import write_file
+from ...files.guarded_files import read_json
 from ...install_commands import install_command
-from ...named_objects import import_object
-from ...setting_types import texts_of
+from ...settings.named_objects import import_object
+from ...settings.setting_types import texts_of
 
 _MODULES = {"wandb": ("wandb_logger:WandbLogger", "wandb"), "mlflow": ("mlflow_logger:MlflowLogger", "mlflow")}
 """Classes of the loggers that have names, with the package that each needs and the extra that installs it."""

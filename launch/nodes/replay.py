@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import reverb
 
-from ...agents.acting import trace_layout
 from ...agents.agent import Agent
+from ...agents.policies.acting import trace_layout
 from ...data import Layout
 from ...deadlines import retry
 from ...errors import CallboardError

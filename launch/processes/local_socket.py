@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...guarded_files import parse_json
+from ...files.guarded_files import parse_json
 
 _CALL_SECONDS = 10.0
 _MOST_BYTES = 2**24

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from ..stop_signals import STOP_SIGNALS
+from .stop_signals import STOP_SIGNALS
 
 _START_BYTES = 2**20
 """Bytes that a node needs at its start: settings, markers, and the code that TensorFlow generates."""

@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 from ...agents.agent import Policy
-from ...atomic_files import file_draft, link_or_copy, set_aside
 from ...errors import CallboardError
+from ...files.atomic_files import file_draft, link_or_copy, set_aside
 from .layout import RunDirectory
 from .policy_weights import read_policy, write_weights
 

@@ -15,18 +15,11 @@ from typing import Any
 import tensorflow as tf
 
 from ...agents.agent import Policy
-from ...agents.learning.finite_checks import check_saved_weights
-from ...atomic_files import (
-    directory_draft,
-    link_or_copy,
-    remove_directory,
-    remove_drafts,
-    set_aside,
-    write_file,
-)
+from ...agents.variables.finite_checks import check_saved_weights
 from ...errors import CallboardError
-from ...guarded_files import read_json, read_regular
-from ...manifest import MANIFEST, damage, write_manifest
+from ...files.atomic_files import directory_draft, link_or_copy, remove_directory, remove_drafts, set_aside, write_file
+from ...files.guarded_files import read_json, read_regular
+from ...files.manifest import MANIFEST, damage, write_manifest
 from .counter_sources import checked_sources
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, KEEP_MARK, RunDirectory, is_checkpoint_name, newest_of_steps

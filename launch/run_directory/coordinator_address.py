@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
-from ...atomic_files import write_file
-from ...guarded_files import read_json
+from ...files.atomic_files import write_file
+from ...files.guarded_files import read_json
 
 _NAME = re.compile(r"[\w.:%-]{1,255}", re.ASCII)
 """Of a machine, or its address."""

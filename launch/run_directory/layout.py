@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from ...atomic_files import remove_drafts, write_file
 from ...data import RECORDED
 from ...errors import CallboardError
-from ...guarded_files import read_regular
+from ...files.atomic_files import remove_drafts, write_file
+from ...files.guarded_files import read_regular
 from .directory_identity import DirectoryIdentity
 
 Entry = TypeVar("Entry")

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from ...guarded_files import open_regular, parse_json
+from ...files.guarded_files import open_regular, parse_json
 from .file_errors import file_error
 from .layout import RunDirectory
 from .tensorboard_writer import TensorBoardWriter

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from ...agents.agent import Policy
-from ...agents.learning.finite_checks import NotFiniteError, check_weights
-from ...agents.learning.weight_names import weight_names
-from ...atomic_files import file_draft
+from ...agents.variables.finite_checks import NotFiniteError, check_weights
+from ...agents.variables.weight_names import weight_names
 from ...errors import CallboardError, unknown
-from ...guarded_files import read_arrays
+from ...files.atomic_files import file_draft
+from ...files.guarded_files import read_arrays
 
 _DAMAGE = (
     OSError,

@@ -12,10 +12,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
-from ...atomic_files import file_draft
 from ...errors import CallboardError
+from ...files.atomic_files import file_draft
+from ...files.manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from ...install_commands import install_command
-from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from .layout import KEEP_MARK, POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
 
 KEPT = 2

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 
 from ...errors import CallboardError
-from ...guarded_files import read_json
+from ...files.guarded_files import read_json
 from .layout import RunDirectory, is_checkpoint_name
 
 

@@ -24,7 +24,7 @@ import psutil
 
 from ...deadlines import Deadline
 from ...errors import CallboardError
-from ...guarded_files import open_regular, parse_json
+from ...files.guarded_files import open_regular, parse_json
 from .remote_storage import Storage
 
 _REMAINS_SECONDS = 15.0

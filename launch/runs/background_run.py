@@ -16,8 +16,8 @@ from ...errors import CallboardError, one_line
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
 from ..nodes.reports.messages import Reply
-from ..program import handle_of
-from ..stop_signals import ThreadSignals
+from ..processes.stop_signals import ThreadSignals
+from ..program_nodes import handle_of
 from .prepared_run import PreparedRun
 
 POLL_SECONDS = 0.02

@@ -7,21 +7,23 @@ from typing import Any
 
 import launchpad as lp
 
-from ...agents.acting import trace_layout
-from ...agents.registry import agent_class, agent_name
+from ...agents.agent_names import agent_name
+from ...agents.policies.acting import trace_layout
+from ...agents.registry import agent_class
 from ...caller_words import argument
 from ...data import Layout
 from ...environments.recorded import require_minari
 from ...errors import CallboardError
-from ...nested_settings import values_of
 from ...replay import check_settings, latest_checkpoint, made_tables
-from ..experiment import Experiment
+from ...settings.nested_settings import values_of
 from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
+from ..experiments.experiment import Experiment
 from ..experiments.policy_plan import Layouts
 from ..experiments.policy_server_settings import check_address_is_free
 from ..experiments.recorded_sources import check_datasets, with_recorded_data
 from ..experiments.run_checks import check_experiment
+from ..experiments.settings import format_experiment
 from ..launchers.launcher import Launcher
 from ..launchers.registry import launcher_arguments
 from ..launchers.run_outcome import Monitor, Outcome, error_text
@@ -29,17 +31,16 @@ from ..launchers.screen.run_summary import SummaryMonitor
 from ..loggers.prometheus_logger import check_prometheus
 from ..node_names import metric_of
 from ..nodes.coordination.counters import CounterFile, Counters
-from ..nodes.devices import device_names, hide_gpus, prepare_devices
 from ..nodes.proxy_bypass import bypass_proxies
+from ..pictures.live_view import check_display
+from ..processes.devices import device_names, hide_gpus, prepare_devices
 from ..program import make_program
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
-from ..settings import format_experiment
-from ..trained.saved_spaces import check_same_spaces
-from ..trained.trained_policy_sources import check_trained_policies
-from ..trained.warm_start import check_warm_start, with_absolute_sources
-from .live_view import check_display
+from ..saved.saved_spaces import check_same_spaces
+from ..saved.trained_policy_sources import check_trained_policies
+from ..saved.warm_start import check_warm_start, with_absolute_sources
 
 _logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ def prepared_run(
         check_display(argument("training_video_every", "10"))
     if any(one is not None for one in (experiment.video_every, experiment.training_video_every, experiment.render)):
         # Takes long to import.
-        from ..trained.video import check_video
+        from ..nodes.evaluation.video import check_video
 
         check_video(experiment, layouts.agents)
     if here.coordinator:

@@ -18,9 +18,9 @@ import tree
 
 from ...data import Nest
 from ...environments.batches.encoding import Leaf, encoding_of, split
+from ...environments.batches.given_observations import read_observations
+from ...environments.batches.observation_values import place_text
 from ...environments.batches.spec_files import format_spec
-from ...environments.checks.given_observations import read_observations
-from ...environments.checks.observation_values import place_text
 from ...environments.external.given_actions import read_action
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec

@@ -10,14 +10,14 @@ import tensorflow as tf
 import tree
 
 from ... import specs
-from ...agents.acting import policy_seed
 from ...agents.agent import Policy
-from ...agents.learning.fast_function import CompiledFunction, as_arrays
-from ...agents.learning.finite_checks import all_finite
+from ...agents.fast_function import CompiledFunction, as_arrays
+from ...agents.policies.acting import policy_seed
+from ...agents.variables.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
-from ...environments.checks.given_numbers import read_numbers
-from ...environments.checks.given_observations import read_observations
+from ...environments.batches.given_numbers import read_numbers
+from ...environments.batches.given_observations import read_observations
 from ...errors import CallboardError, UnknownAttribute
 from ...specs import EnvironmentSpec
 

@@ -7,24 +7,24 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
+from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
 from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
 from ...environments.recorded.chosen_infos import ChosenInfos
 from ...errors import CallboardError
-from ...setting_types import check_ranges
-from ..experiment import Experiment
+from ...settings.setting_types import check_ranges
+from ..experiments.experiment import Experiment
 from ..experiments.recorded_metadata import recorded_metadata
 from ..nodes.episodes.episode_watch import WatchedEnvironment
 from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
 from ..nodes.episodes.metric_windows import evaluation_metrics
 from ..nodes.evaluation.evaluation_players import EvaluationPlayers
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
+from ..nodes.evaluation.video import Recorded, make_drawing, record_video
+from ..pictures.live_view import check_display, live_view
 from ..run_directory.layout import RunDirectory
-from ..runs.live_view import check_display, live_view
 from .saved_players import saved_players
-from .video import Recorded, make_drawing, record_video
 
 
 class Evaluation(NamedTuple):

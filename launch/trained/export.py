@@ -9,14 +9,14 @@ import tree
 
 from ... import specs
 from ...agents.agent import Policy
-from ...atomic_files import directory_draft
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
-from ..experiment import Experiment
+from ...files.atomic_files import directory_draft
+from ..experiments.experiment import Experiment
 from ..plain_names import plain_names
 from ..run_directory.layout import RunDirectory
-from .saved_policies import policy_file, restored_policy, saved_spec
+from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 
 ACT = "serving_default"
 """Name of the signature that acts, the default one of TensorFlow Serving."""

@@ -10,7 +10,7 @@ import tree
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import parse_spec
 from ...errors import CallboardError
-from ...guarded_files import read_regular
+from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec
 from .export import ACT, ENVIRONMENT, INITIAL_STATE, leaf_names
 

@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 from ...agents.agent import Policy
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
-from ..experiment import Experiment
+from ..experiments.experiment import Experiment
+from ..experiments.settings import read_experiment
 from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.remote_storage import is_url, local_copy
 from ..run_directory.run_reference import parse_run_reference
-from ..settings import read_experiment
+from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 from .acting_policy import ActingPolicy
 from .evaluation import with_evaluation_settings
 from .exported_policy import is_export, read_export
-from .saved_policies import policy_file, restored_policy, saved_spec
 
 _logger = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ import numpy as np
 from ...agents.agent import Policy
 from ...environments import ONLY_AGENT
 from ...errors import CallboardError
-from ..experiment import Experiment
 from ..experiments.checked_run import Run
+from ..experiments.experiment import Experiment
 from ..experiments.policy_plan import PolicyPlan, make_plan
 from ..experiments.policy_settings import Snapshots, TrainedPolicy
 from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
-from .saved_policies import policy_file
-from .saved_spaces import check_same_spaces
-from .trained_policy_sources import read_trained, trained_agent
+from ..saved.saved_policies import policy_file
+from ..saved.saved_spaces import check_same_spaces
+from ..saved.trained_policy_sources import read_trained, trained_agent
 
 
 def saved_players(

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from ...environments import environment_text
 from ...errors import CallboardError
-from ...setting_types import PositiveInt, converted
-from ..experiment import Experiment
+from ...settings.setting_types import PositiveInt, converted
+from ..experiments.experiment import Experiment
+from ..experiments.settings import read_experiment
 from ..result import EvaluationResult, evaluation_result
 from ..run_directory.chosen_weights import chosen_checkpoint
 from ..run_directory.remote_storage import local_copy
 from ..run_directory.run_reference import parse_run_reference
-from ..settings import read_experiment
 from .evaluation import evaluate_run, with_evaluation_settings
 from .export import Export, export_run
 

@@ -15,7 +15,7 @@ from ...errors import CallboardError, unknown
 from ...tracing_lock import TRACING
 from ..own_parts import check_own_part, make_own_part
 from ..precision import Precision, with_precision
-from ..residual import RESNET_DEPTHS, ImpalaResNet, ResNet
+from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .torsos import (
     ConvTorso,
     MaskHidingTorso,

@@ -11,11 +11,11 @@ import tree
 
 from ...data import Sample
 from ...deadlines import Deadline
-from ..demonstrations import DEMONSTRATIONS, with_demonstrations
-from ..item_format import ItemFormat
 from ..servers.handle import ReplayHandle
+from ..writing.item_format import ItemFormat
 from .away_shards import AwayShards
 from .batch_reader import BatchReader
+from .demonstrations import DEMONSTRATIONS, with_demonstrations
 from .elements import Elements, rebuilt_if_changed
 from .read_ahead import read_ahead
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset

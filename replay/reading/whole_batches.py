@@ -18,8 +18,8 @@ import tree
 
 from ...data import ItemInfo
 from ...errors import CallboardError
-from ..item_format import ItemFormat
 from ..servers.handle import CALL_SECONDS, ReplayHandle
+from ..writing.item_format import ItemFormat
 from ..writing.per_environment_writers import ReplayItem
 from .away_shards import AwayShards
 from .sampling import SampledItems

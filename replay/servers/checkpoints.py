@@ -23,11 +23,18 @@ import reverb
 import tensorflow as tf
 from reverb.cc.checkpointing import checkpoint_pb2
 
-from ...atomic_files import link_or_copy, publish_directory, remove_directory, remove_drafts, set_aside, write_file
 from ...deadlines import Deadline
 from ...errors import CallboardError
-from ...guarded_files import read_json
-from ...manifest import damage, write_manifest
+from ...files.atomic_files import (
+    link_or_copy,
+    publish_directory,
+    remove_directory,
+    remove_drafts,
+    set_aside,
+    write_file,
+)
+from ...files.guarded_files import read_json
+from ...files.manifest import damage, write_manifest
 from .handle import ReplayHandle
 
 _KEEP = 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import reverb
 
-from ..writing.duplicate_filter import DuplicateFilter
+from .duplicate_filter import DuplicateFilter
 
 CALL_SECONDS = 5.0
 """How long a call to a shard's `WindowWeights` usually waits for an answer."""

@@ -5,7 +5,7 @@ from typing import Any
 import reverb
 
 from ...data import Layout
-from ...replay_settings import ReplaySettings
+from ...settings.replay_settings import ReplaySettings
 
 
 def queue_table(name: str, signature: Any, size: int) -> reverb.Table:

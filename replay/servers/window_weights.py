@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import CallboardError
-from ...guarded_files import read_arrays
+from ...files.guarded_files import read_arrays
 
 SetPriorities = Callable[[str, dict[int, float]], None]
 """Sets the priorities of a table's items by their keys, and ignores keys of items that are gone."""

@@ -11,9 +11,9 @@ import numpy as np
 import tree
 
 from ...data import Nest, Record
-from ..item_format import ItemFormat
 from ..servers.handle import ReplayHandle
 from .discounted_returns import DiscountedReturns
+from .item_format import ItemFormat
 from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
 from .recent_records import RecentRecords
 from .sequences import check_shapes

@@ -12,10 +12,10 @@ import tree
 from ... import specs
 from ...data import Layout, Nest, Record, Sample
 from ..packing import Packing
+from ..servers.duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
 from ..servers.handle import ReplayHandle, flushed
 from ..stacking import is_frame, path_text, single_frames, stack_rows, without_frames
 from .discounted_returns import DiscountedReturns
-from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
 from .queue_room import QueueRoom
 
 # Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences

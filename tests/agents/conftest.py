@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.agents.learning.fast_function import eager_functions
+from callboard.agents.fast_function import eager_functions
 
 
 @pytest.fixture

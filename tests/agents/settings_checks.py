@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields, from_values, with_values
-from callboard.setting_types import check_ranges, converted
+from callboard.settings.nested_settings import declared_fields, from_values, with_values
+from callboard.settings.setting_types import check_ranges, converted
 
 NETWORK: dict[str, Any] = {
     "network.torso": "auto",

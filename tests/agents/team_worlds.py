@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 from callboard.agents.policies.qmix_policy import QmixState
 from callboard.agents.qmix import Qmix
 from callboard.data import ItemInfo, Record, Sample
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 ACTIONS = {"left": 3, "middle": 2, "right": 3}

@@ -11,13 +11,13 @@ from ppo_samples import CONTINUOUS, DISCRETE, layout_of, of_step
 from small_worlds import FixedNetwork
 
 from callboard.agents.a2c import A2C
-from callboard.agents.acting import trace_layout
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
+from callboard.agents.policies.acting import trace_layout
 from callboard.agents.policies.ppo_policy import PpoExtras, PpoNetworks
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 

@@ -12,13 +12,13 @@ from small_worlds import weights_of
 
 from callboard.agents.a2c import A2C
 from callboard.agents.a3c import A3C, A3CNetworks
-from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.metric_names import LEARNER_METRICS
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.data import Sample, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.replay import ReplayHandle, start_server
+from callboard.settings.nested_settings import from_values
 
 SETTINGS = {
     "unroll_length": 4,

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from callboard.agents.agent import Agent
-from callboard.agents.optimizer_settings import OptimizerSettings
+from callboard.agents.settings.optimizer_settings import OptimizerSettings
 from callboard.errors import CallboardError
-from callboard.setting_types import PositiveInt
+from callboard.settings.setting_types import PositiveInt
 
 METHODS = ("check", "make_networks", "make_policy", "make_replay", "make_learner")
 

@@ -7,7 +7,7 @@ import pytest
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 
 ONE = "the network sees one gray image at a time"
 

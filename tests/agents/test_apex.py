@@ -14,16 +14,16 @@ from dm_env import specs as dm_specs
 from recording_actor import Actor
 from small_worlds import ACTIONS, SPEC, Corridor, weights_of
 
-from callboard.agents.acting import CompiledPolicy, timestep_spec, trace_layout
 from callboard.agents.apex import Apex, ApexExtras
+from callboard.agents.policies.acting import CompiledPolicy, timestep_spec, trace_layout
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
-from callboard.nested_settings import from_values
 from callboard.networks.network import Inputs
 from callboard.replay import BatchReader, Elements, PriorityUpdater, ReplayHandle, start_server
+from callboard.settings.nested_settings import from_values
 from callboard.specs import zeros
 
 layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)

@@ -8,7 +8,7 @@ from impala_samples import log_softmax, random_sample
 from small_worlds import ACTIONS, SPEC, FixedNetwork, layout_of
 
 from callboard.agents.appo import Appo
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.data import Record
 from callboard.errors import CallboardError
 from callboard.networks.heads import PolicyValue

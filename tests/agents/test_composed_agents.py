@@ -10,12 +10,12 @@ from small_worlds import layout_of
 from update_on_replicas import BATCH, random_sample
 
 from callboard.action_masks import choice_sizes
-from callboard.agents.acting import CompiledPolicy, trace_layout
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
-from callboard.nested_settings import from_values
 from callboard.networks.actions.action_parts import ActionParts
 from callboard.networks.distributions import Categorical
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 _ON_POLICY = {

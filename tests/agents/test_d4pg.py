@@ -20,7 +20,7 @@ from small_worlds import layout_of
 from callboard.agents.d4pg import D4PG
 from callboard.data import Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, 2.0, 6.0))

@@ -19,13 +19,13 @@ from linear_updates import (
 )
 from small_worlds import layout_of
 
-from callboard.agents.acting import CompiledPolicy
 from callboard.agents.dmpo import DMPO
+from callboard.agents.policies.acting import CompiledPolicy
 from callboard.data import Sample, Timestep
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
 from callboard.networks.random_streams import Stream
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, 2.0, 6.0))

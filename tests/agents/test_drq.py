@@ -11,9 +11,9 @@ from callboard.agents.drq import DrQ
 from callboard.agents.sac import Sac
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.random_streams import Stream, stream_seed
 from callboard.networks.torsos.augmentation import random_shift
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 IMAGE = dm_specs.BoundedArray((24, 24, 1), np.uint8, 0, 255)

@@ -5,15 +5,15 @@ import pytest
 import tensorflow as tf
 from slow_cases import slow_but
 
-from callboard.agents.acting import CompiledPolicy
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.policies.acting import CompiledPolicy
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
 from callboard.data import Layout
 from callboard.environments import make, spec
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 BATCH = 8
 

@@ -11,14 +11,14 @@ from impala_samples import log_softmax, random_sample
 from recording_actor import Actor
 from small_worlds import ACTIONS, FINAL_SHOWN, INTERFACES, SPEC, Ending, FixedNetwork, layout_of, reward_of
 
-from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.gradient_step import divided
 from callboard.agents.impala import Impala, ImpalaExtras
+from callboard.agents.learning.gradient_step import divided
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.heads import PolicyValue
 from callboard.replay import ReplayHandle, start_server
+from callboard.settings.nested_settings import from_values
 
 
 class TableNetwork(tf.Module):

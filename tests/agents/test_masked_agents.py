@@ -8,10 +8,10 @@ from dm_env import specs as dm_specs
 from small_worlds import layout_of
 from update_on_replicas import BATCH, random_sample
 
-from callboard.agents.acting import CompiledPolicy, trace_layout
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SEEN = dm_specs.Array((3,), np.float32)

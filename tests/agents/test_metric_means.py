@@ -8,9 +8,9 @@ from agent_cases import SMALL_UPDATES
 from test_episode_ends import with_other_numbers
 from update_on_replicas import BATCH, begin, made, random_sample
 
-from callboard.agents.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
+from callboard.agents.learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
 from callboard.agents.losses.replicas import Mean, valid_mean
-from callboard.nested_settings import with_values
+from callboard.settings.nested_settings import with_values
 
 FAST = ("apex", "ppo", "impala")
 AGENTS = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in SMALL_UPDATES]

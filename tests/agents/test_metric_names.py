@@ -4,10 +4,11 @@ import re
 
 from agent_cases import AGENT_CASES
 
+from callboard.agents.agent_names import AGENTS
 from callboard.agents.learning.live_settings import scheduled_metric
 from callboard.agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
-from callboard.agents.registry import AGENTS, agent_class, agent_settings
-from callboard.nested_settings import declared_fields
+from callboard.agents.registry import agent_class, agent_settings
+from callboard.settings.nested_settings import declared_fields
 
 
 def names_of(agent):

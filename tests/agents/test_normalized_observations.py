@@ -7,10 +7,10 @@ from agent_cases import AGENT_CASES
 from slow_cases import slow_but
 from update_on_replicas import CONTINUOUS, DISCRETE, begin, distribute, made, random_sample
 
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
-from callboard.nested_settings import from_values, with_values
+from callboard.settings.nested_settings import from_values, with_values
 
 CASES = [
     case

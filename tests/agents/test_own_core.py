@@ -9,16 +9,16 @@ import tensorflow as tf
 import tree
 from dm_env import specs
 
-from callboard.agents.acting import trace_layout
-from callboard.agents.learning.ppo_rollout import observation_values
+from callboard.agents.policies.acting import trace_layout
 from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
+from callboard.agents.ppo_rollout import observation_values
 from callboard.data import Layout, Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.factory import make_torso
 from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))

@@ -11,8 +11,8 @@ from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
 
 from callboard.agents.a2c import A2C
 from callboard.agents.a3c import A3C
-from callboard.agents.gradient_step import divided
 from callboard.agents.impala import Impala, ImpalaExtras
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.networks.network_settings import PopArtSettings

@@ -12,19 +12,19 @@ from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
 from recording_actor import Actor
 from small_worlds import FixedNetwork
 
-from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.gradient_step import divided
-from callboard.agents.learning.ppo_rollout import observation_values
+from callboard.agents.learning.gradient_step import divided
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.agents.policies.ppo_policy import PpoNetworks
 from callboard.agents.ppo import Ppo
+from callboard.agents.ppo_rollout import observation_values
 from callboard.agents.schedules import Schedule
 from callboard.data import Record, Sample, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
 from callboard.replay import ReplayHandle, start_server
+from callboard.settings.nested_settings import from_values
 
 # What actors write.
 

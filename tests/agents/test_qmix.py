@@ -16,9 +16,9 @@ from callboard.agents.policies.qmix_policy import QmixState
 from callboard.agents.qmix import Qmix, Vdn
 from callboard.data import Sample
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
-from callboard.nested_settings import with_values
+from callboard.settings.nested_settings import with_values
 
 LARGEST = max(ACTIONS.values())
 BOX = SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))

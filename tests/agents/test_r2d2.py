@@ -12,19 +12,19 @@ from recording_actor import Actor
 from slow_cases import slow_but
 from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
-from callboard.agents.acting import CompiledPolicy, trace_layout
-from callboard.agents.gradient_step import divided
-from callboard.agents.policies.network_inputs import Carried, sequence_inputs
+from callboard.agents.learning.gradient_step import divided
+from callboard.agents.learning.network_inputs import Carried, sequence_inputs
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.agents.policies.r2d2_policy import R2D2Extras
 from callboard.agents.r2d2 import R2D2
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
-from callboard.nested_settings import from_values, with_values
 from callboard.networks.recurrent import LSTMState
 from callboard.replay import BatchReader, Elements, ReplayHandle, start_server
+from callboard.settings.nested_settings import from_values, with_values
 from callboard.specs import EnvironmentSpec
 
 LSTM = 2

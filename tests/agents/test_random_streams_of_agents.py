@@ -7,12 +7,13 @@ import update_on_replicas
 from dm_env import specs as dm_specs
 from slow_cases import slow_but
 
-from callboard.agents.acting import trace_layout
-from callboard.agents.gradient_learner import GradientLearner
-from callboard.agents.registry import AGENTS, agent_class
+from callboard.agents.agent_names import AGENTS
+from callboard.agents.learning.gradient_learner import GradientLearner
+from callboard.agents.policies.acting import trace_layout
+from callboard.agents.registry import agent_class
 from callboard.data import Layout, Timestep
-from callboard.nested_settings import from_values
 from callboard.networks import stateless_random
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 ROWS = 512

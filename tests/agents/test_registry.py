@@ -6,10 +6,11 @@ import pytest
 from agent_cases import AGENT_CASES
 
 from callboard.agents import Agent, agent_class
+from callboard.agents.agent_names import AGENTS, agent_name
 from callboard.agents.impala import Impala
-from callboard.agents.registry import AGENTS, agent_name, agent_settings
+from callboard.agents.registry import agent_settings
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields
+from callboard.settings.nested_settings import declared_fields
 
 MINE = """
 from callboard.agents.impala import Impala

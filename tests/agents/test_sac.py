@@ -21,11 +21,11 @@ from callboard.agents.policies.sac_policy import SacNetworks
 from callboard.agents.sac import Sac
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
-from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
 from callboard.networks.random_streams import Stream
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 pytestmark = pytest.mark.usefixtures("eagerly")

@@ -8,8 +8,8 @@ from callboard.agents.schedules import Schedule, check_schedules, schedules_of
 from callboard.agents.settings.apex_settings import ApexSettings
 from callboard.agents.settings.impala_settings import ImpalaSettings
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields, from_values, with_values
-from callboard.setting_types import check_ranges, converted
+from callboard.settings.nested_settings import declared_fields, from_values, with_values
+from callboard.settings.setting_types import check_ranges, converted
 
 RATE = declared_fields(ImpalaSettings)["optimizer.learning_rate"].hint
 

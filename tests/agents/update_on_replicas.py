@@ -20,14 +20,14 @@ from agent_cases import SMALL_UPDATES
 from dm_env import specs as dm_specs
 from tensorflow.python.eager import context as eager
 
-from callboard.agents.acting import trace_layout
-from callboard.agents.gradient_learner import GradientLearner
-from callboard.agents.gradient_step import LossOutput, Objective
-from callboard.agents.learning.finite_checks import LossCheck, NotFiniteError
+from callboard.agents.learning.gradient_learner import GradientLearner
+from callboard.agents.learning.gradient_step import LossOutput, Objective
+from callboard.agents.policies.acting import trace_layout
 from callboard.agents.registry import agent_class
+from callboard.agents.variables.finite_checks import LossCheck, NotFiniteError
 from callboard.data import ItemInfo, Layout, Record, Sample
-from callboard.launch.nodes.devices import make_strategy, prepare_devices, share_first_learners_state
-from callboard.nested_settings import from_values
+from callboard.launch.processes.devices import make_strategy, prepare_devices, share_first_learners_state
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8

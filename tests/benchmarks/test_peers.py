@@ -30,7 +30,7 @@ from callboard.benchmarks.peers.program import (
 from callboard.benchmarks.peers.rounds import PEERS, Contest, Figure, Peer, contests, takes_part
 from callboard.benchmarks.results import load
 from callboard.benchmarks.side import SideFailed
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copi
     before = {agent: version_of(agent) for agent in ("ppo", "impala", "sac")}
     losses = copied_agents / "losses" / "gae.py"
     losses.write_text('"""Another docstring."""\n# A comment.\nimport os\n' + losses.read_text().partition('"""\n')[2])
-    acting = copied_agents / "acting.py"
+    acting = copied_agents / "policies" / "acting.py"
     acting.write_text(acting.read_text() + "\nA_NEW_NAME = 1\n")
     assert {agent: version_of(agent) for agent in before} == before
     losses.write_text(losses.read_text() + "\nA_NEW_NAME = 1\n")

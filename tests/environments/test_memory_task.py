@@ -55,7 +55,7 @@ def test_a_delay_of_nothing_is_refused():
 def train(recipe, seed, run_dir):
     """Trains with the command, and returns the mean returns of its evaluations."""
     options = ["--recipe", recipe, "--seed", str(seed), "--run-dir", str(run_dir)]
-    command = [sys.executable, "-m", "callboard.launch.cli.command", "train", *options]
+    command = [sys.executable, "-m", "callboard.cli.command", "train", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]

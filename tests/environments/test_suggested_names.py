@@ -8,7 +8,7 @@ import yaml
 
 from callboard import environments
 from callboard.environments.adapters.atari import atari_ids
-from callboard.environments.adapters.gymnasium_registry import _newest_by_name
+from callboard.environments.gymnasium_registry import _newest_by_name
 from callboard.errors import CallboardError
 
 WRITTEN = [

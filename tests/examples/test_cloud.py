@@ -11,7 +11,7 @@ import shlex
 import pytest
 import yaml
 
-from callboard.launch.cli.command import main
+from callboard.cli.command import main
 
 ray = pytest.importorskip("ray")
 jsonschema = pytest.importorskip("jsonschema")
@@ -58,7 +58,7 @@ def test_the_commands_are_accepted(name, tmp_path, monkeypatch):
         raise Accepted
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("callboard.launch.cli.train.environments.check", stop)
+    monkeypatch.setattr("callboard.cli.train.environments.check", stop)
     text = (FOLDER / name).read_text()
     command = re.search(r"'(callboard .*)'", text)[1] if name == "aws.yaml" else kuberay()["spec"]["entrypoint"]
     assert "s3://BUCKET/runs/x" in command

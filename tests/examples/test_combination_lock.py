@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from callboard import environments
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOCK = "examples.combination_lock:CombinationLock"
@@ -55,7 +55,7 @@ def test_the_recipe_is_accepted_with_and_without_its_curriculum():
 def test_it_is_learned_with_the_curriculum_and_not_without(tmp_path, options, opened):
     command = ["train", "--recipe", "examples/combination_lock.yaml", "--launcher", "inline", *options]
     done = subprocess.run(
-        [sys.executable, "-m", "callboard.launch.cli.command", *command, "--run-dir", str(tmp_path / "run")],
+        [sys.executable, "-m", "callboard.cli.command", *command, "--run-dir", str(tmp_path / "run")],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -13,10 +13,10 @@ import tensorflow as tf
 from callboard import environments
 from callboard.agents import agent_class
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.run import run
-from callboard.launch.settings import read_experiment
 from callboard.transitions import valid_transitions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def rows(run_dir: pathlib.Path) -> list[dict[str, float]]:
 
 def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
     """Trains by the command, and gives the metrics of its evaluations."""
-    command = [sys.executable, "-m", "callboard.launch.cli.command", "train", *arguments, "--run-dir", str(run_dir)]
+    command = [sys.executable, "-m", "callboard.cli.command", "train", *arguments, "--run-dir", str(run_dir)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return [row for row in rows(run_dir) if "evaluator/return" in row]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from callboard.environments import make_multi_agent, make_policy_batches, parse_mapping
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "examples.hierarchy:KeyAndChest"
@@ -125,7 +125,7 @@ def test_both_learn(tmp_path):
         str(tmp_path / "run"),
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "callboard.launch.cli.command", *command], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "callboard.cli.command", *command], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -7,7 +7,7 @@ import sys
 import time
 
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
-from callboard.launch.stop_signals import pass_on_signals
+from callboard.launch.processes.stop_signals import pass_on_signals
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 

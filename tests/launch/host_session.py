@@ -3,9 +3,9 @@
 import pathlib
 import sys
 
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.session import Session
-from callboard.launch.settings import parse_experiment, read_recipe
 
 if __name__ == "__main__":
     cluster, run_dir = sys.argv[1:]

@@ -5,10 +5,10 @@ import threading
 
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import parse_experiment, read_recipe
 
 SMALL = ("--actors", 1, "--envs-per-actor", 2, "--agent.network.hidden-sizes", "[4]", "--stop-return", "null")
 

@@ -12,9 +12,9 @@ from callboard.agents.policies.batched_policy import InferenceResult
 from callboard.data import Version
 from callboard.environments.batches import encoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
-from callboard.launch.serving.episode_server import EpisodeServer
-from callboard.launch.serving.http_door import HttpDoor
-from callboard.launch.serving.places import Place
+from callboard.launch.nodes.inference.episode_server import EpisodeServer
+from callboard.launch.nodes.inference.http_door import HttpDoor
+from callboard.launch.nodes.inference.places import Place
 from callboard.launch.serving.server_address import ServerAddress
 from callboard.launch.serving.wire_format import WireFormat
 

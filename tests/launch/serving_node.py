@@ -2,7 +2,7 @@
 
 import launchpad as lp
 
-from callboard.named_objects import nameable
+from callboard.settings.named_objects import nameable
 
 
 class Answers:

@@ -2,8 +2,8 @@
 
 import json
 
+from callboard.files.manifest import write_manifest
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.manifest import write_manifest
 
 
 def directory_of(tmp_path, node):

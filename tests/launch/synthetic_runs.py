@@ -1,8 +1,8 @@
 """Runs of which only the settings and the metrics exist, written as a real run writes them."""
 
+from callboard.launch.experiments.settings import parse_experiment, write_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.metrics import MetricsWriter
-from callboard.launch.settings import parse_experiment, write_experiment
 
 
 def write_metrics(path, evaluations, elapsed=None, total=None):

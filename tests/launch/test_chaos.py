@@ -17,7 +17,7 @@ import tensorflow as tf
 from faults import NODES, Scene, Schedule, cut, disturb, fill, freeze, kill, lose_machine, stop
 from ray_clusters import ray_cluster
 
-from callboard.manifest import damage
+from callboard.files.manifest import damage
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from callboard import Experiment, Session
 from callboard.agents.impala import Impala
 from callboard.agents.ppo import Ppo
-from callboard.nested_settings import with_values
+from callboard.settings.nested_settings import with_values
 
 
 class OneStep(gym.Env):

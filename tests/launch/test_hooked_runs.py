@@ -9,11 +9,11 @@ from own_callbacks import Commanding, Raising, Recorder
 from tensorflow.python.summary.summary_iterator import summary_iterator
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.run import run
-from callboard.launch.settings import read_experiment
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 EASY, HARD = {"length": 2}, {"length": 3}
 AGENT = {"unroll_length": 5, "batch_size": 8, "network.hidden_sizes": (4,)}

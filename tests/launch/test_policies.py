@@ -9,10 +9,10 @@ from own_callbacks import Recorder
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run import run

@@ -9,7 +9,7 @@ import signal
 import pytest
 import yaml
 
-from callboard.launch.cli.command import main
+from callboard.cli.command import main
 from callboard.launch.run_directory.checkpoints import Checkpoints, step_of
 from callboard.launch.run_directory.layout import RunDirectory
 

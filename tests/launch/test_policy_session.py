@@ -7,7 +7,7 @@ import pytest
 
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run_directory.policy_weights import read_policy
 from callboard.launch.session import Session
 

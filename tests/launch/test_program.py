@@ -10,11 +10,12 @@ from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.agents.sac import Sac
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.program import Graph, describe_graph, handle_of, make_program, nodes_of
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.program import Graph, make_program
+from callboard.launch.program_nodes import describe_graph, handle_of, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 NODES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "nodes"
 

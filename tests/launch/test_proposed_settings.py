@@ -7,8 +7,8 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.experiments.option_parsing import option_name
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.launchers.registry import make_launcher
-from callboard.launch.settings import parse_experiment
 
 SET = re.compile(r"(?:set |leave |or )([a-z_]+(?:\.[\w.]+)*) (?:to|at) (?:at most |at least )?([\w.]+)(?: or (\d+))?")
 MULTIPLE = re.compile(r"make ([\w.]+) a multiple of (\d+)")

@@ -1,6 +1,6 @@
 """What sessions return: the state of a run, and the result of an evaluation."""
 
-from callboard.agents.acting import Episode
+from callboard.agents.policies.acting import Episode
 from callboard.launch.result import EvaluationResult, Result, evaluation_result, result_of
 
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from local_nodes import release
 
-from callboard.agents.weights import pack_weights
+from callboard.agents.variables.weights import pack_weights
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import read_experiment
 
 STEPS = 1500
 

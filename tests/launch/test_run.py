@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from callboard.agents.impala import Impala
+from callboard.cli.train import main as train_command
 from callboard.errors import CallboardError
-from callboard.launch.cli.train import main as train_command
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
 from callboard.launch.run import make_run, run
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):

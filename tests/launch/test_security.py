@@ -12,11 +12,11 @@ import pytest
 from slow_cases import slow_but
 
 import callboard
-from callboard import own_modules
+from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.interpreter import python_command
-from callboard.launch.cli.command import main
-from callboard.named_objects import check_options, check_usable, import_object, nameable
+from callboard.settings import own_modules
+from callboard.settings.named_objects import check_options, check_usable, import_object, nameable
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ FUNCTIONS = (
     "numpy:load",
     "setuptools._distutils.spawn:spawn",
     "os:system",
-    "callboard.atomic_files:remove_directory",
+    "callboard.files.atomic_files:remove_directory",
     "ray:init",
     "pip.__main__:main",
 )
@@ -188,7 +188,7 @@ class RunsNothing:
 @pytest.mark.parametrize("option", [[], ["--private-network"]])
 def test_files_in_the_working_directory_do_not_take_the_place_of_libraries(option, tmp_path):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "callboard").write_text("from callboard.launch.cli.command import run_command\nrun_command()\n")
+    (tmp_path / "bin" / "callboard").write_text("from callboard.cli.command import run_command\nrun_command()\n")
     here = tmp_path / "downloaded"
     here.mkdir()
     for name in ("yaml", "json", "numpy", "rich", "gymnasium", "tensorflow", "callboard", "multiprocessing", "runpy"):
@@ -240,7 +240,7 @@ def test_looking_at_a_directory_imports_nothing_from_it(arguments, tmp_path):
     [
         "callboard.tests.launch.tunes_trials:run",
         "callboard.examples.serve_policy:main",
-        "callboard.atomic_files:remove_directory",
+        "callboard.files.atomic_files:remove_directory",
         "callboard.__main__:main",
         "tests.ended:main",
         "examples.serve_policy:main",
@@ -256,8 +256,8 @@ def test_files_of_this_repository_are_no_users_modules(name, tmp_path):
     if not file.exists():
         pytest.skip("there is no such module")
     code = (
-        "from callboard.named_objects import check_usable, import_module\n"
-        "from callboard.own_modules import search_working_directory\n"
+        "from callboard.settings.named_objects import check_usable, import_module\n"
+        "from callboard.settings.own_modules import search_working_directory\n"
         "search_working_directory()\n"
         f"module = import_module('environment', {name!r}, {module!r})\n"
         f"check_usable('environment', {name!r}, getattr(module, {function!r}, module.__spec__.loader.exec_module))\n"

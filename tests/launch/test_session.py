@@ -17,6 +17,7 @@ from agent_cases import AGENT_CASES
 
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
 from callboard.launch.launchers.registry import make_launcher
@@ -27,7 +28,6 @@ from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import read_policy
 from callboard.launch.runs.background_run import SessionEnded
 from callboard.launch.session import Session
-from callboard.launch.settings import parse_experiment, read_recipe
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 

@@ -8,15 +8,15 @@ from gymnasium import spaces
 
 from callboard import Experiment, load_policy, run
 from callboard.agents.ppo import Ppo
+from callboard.cli.command import main
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.episode_metrics import parse_episode_metrics
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.multi_agent.agent_rewards import AgentRewards
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
-from callboard.launch.comparison.study_definition import cells_of, parse_study
 from callboard.launch.nodes.episodes.callback_calls import _checked
 from callboard.launch.serving.wire_format import WireFormat, parse_body
+from callboard.studies.comparison.study_definition import cells_of, parse_study
 
 NAMES = {
     "letters beyond ASCII": ["größe", "日本", "🎲"],

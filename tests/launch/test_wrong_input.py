@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from wrong_inputs import cases, make_files
 
-import callboard.launch.cli.command
+import callboard.cli.command
 import callboard.launch.launchers.hosts.host_run
 import callboard.launch.launchers.inline
 import callboard.launch.launchers.processes
@@ -50,7 +50,7 @@ def check(case, started, directory, capsys):
     before = sorted(directory.rglob("*"))
     begin = time.monotonic()
     os.chdir(directory)
-    code = callboard.launch.cli.command.main(case.arguments)
+    code = callboard.cli.command.main(case.arguments)
     text = capsys.readouterr()
     assert time.monotonic() - begin < SECONDS, case
     if code == 0 and not case.is_wrong:

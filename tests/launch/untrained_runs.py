@@ -3,13 +3,13 @@
 import numpy as np
 
 from callboard.environments.batches.spec_files import format_spec
+from callboard.files.manifest import write_manifest
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment, write_experiment
 from callboard.launch.nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
-from callboard.launch.settings import parse_experiment, write_experiment
-from callboard.manifest import write_manifest
 
 SMALL = ("--agent.network.hidden-sizes=[4]", "--evaluation-envs=2")
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import yaml
 from hypothesis import strategies as st
 
-from callboard.launch.settings import RECIPES, setting_fields
-from callboard.launch.tuning.search_definition import Tuning
+from callboard.launch.experiments.settings import RECIPES, setting_fields
+from callboard.studies.tuning.search_definition import Tuning
 
 AGENTS = ("a2c", "a3c", "apex", "appo", "d4pg", "dmpo", "drq", "impala", "ppo", "r2d2", "sac", "td3")
 ENVIRONMENTS = {

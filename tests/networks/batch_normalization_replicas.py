@@ -4,10 +4,10 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.gradient_step import GradientStep, LossOutput, Objective
+from callboard.agents.learning.gradient_step import GradientStep, LossOutput, Objective
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
-from callboard.networks.residual import BatchNormalization
+from callboard.networks.torsos.residual import BatchNormalization
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.BoundedArray((8, 8, 3), np.uint8, 0, 255), specs.DiscreteArray(4))

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.learning.fast_function import CompiledFunction
+from callboard.agents.fast_function import CompiledFunction
 from callboard.data import Nest
 from callboard.networks.factory import make_torso
 from callboard.specs import EnvironmentSpec

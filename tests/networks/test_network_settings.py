@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields, from_values
 from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
 from callboard.networks.actor_critics.deterministic_actor_critic import deterministic_actor_critic
 from callboard.networks.actor_critics.shared_encoder import shared_encoder_networks
@@ -20,7 +19,8 @@ from callboard.networks.network_settings import (
     RecurrentQNetworkSettings,
 )
 from callboard.networks.torsos.torso_factory import make_torso
-from callboard.setting_types import check_ranges, converted
+from callboard.settings.nested_settings import declared_fields, from_values
+from callboard.settings.setting_types import check_ranges, converted
 
 MLP: dict[str, Any] = {"hidden_sizes": (64,), "activation": "relu"}
 POLICY_VALUE = PolicyValueNetworkSettings(**MLP, lstm_size=8, head_sizes=(16, 16))

@@ -5,8 +5,8 @@ import tensorflow as tf
 from agent_cases import AGENT_CASES
 
 from callboard.examples.reinforce import Reinforce
-from callboard.launch.experiment import Experiment
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.networks.summary import summarize_networks
 
 

@@ -15,7 +15,7 @@ from callboard.replay import (
     TransitionReplay,
     Writer,
 )
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 ENVS = 4
 LAYOUT = timestep_streams.layout(ENVS)

@@ -8,7 +8,7 @@ from reading import read_batches
 
 from callboard.errors import CallboardError
 from callboard.replay import TransitionReplay
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 ENVS = 4
 LAYOUT = timestep_streams.layout(ENVS)

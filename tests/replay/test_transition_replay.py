@@ -4,7 +4,7 @@ import timestep_streams
 from reading import read_all
 
 from callboard.replay import TransitionReplay
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 ENVS = 2
 LAYOUT = timestep_streams.layout(ENVS, actors=4, shards=2)

@@ -29,8 +29,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import CallboardError, suggestion, unknown
-from ....setting_types import shown
-from ...experiment import Experiment
+from ....settings.setting_types import shown
+from ...experiments.experiment import Experiment
 from ...experiments.yaml_files import read_yaml
 from ...node_names import kind_of, number_of
 from ...processes.listen_filter import resolved
@@ -149,7 +149,7 @@ class Cluster:
         Raises:
           CallboardError: a host does not have enough ports.
         """
-        from ...program import nodes_of
+        from ...program_nodes import nodes_of
 
         # Hosts with the same address are on one machine and share its ports.
         used = {address: 0 for address in self.hosts.values()}

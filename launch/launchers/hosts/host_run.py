@@ -20,14 +20,14 @@ from ....caller_words import argument
 from ....deadlines import Deadline, retry
 from ....errors import CallboardError
 from ...experiments.checked_run import Run
+from ...experiments.run_files import begun
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.listen_filter import PortGuard, TooManyHosts, filter_program, resolved
 from ...processes.package_versions import versions
 from ...processes.ports import reserve
-from ...program import nodes_of
+from ...processes.stop_signals import stop_signals
+from ...program_nodes import nodes_of
 from ...run_directory.layout import RunDirectory
-from ...run_directory.run_files import begun
-from ...stop_signals import stop_signals
 from ..addresses import bind_addresses, first_port, port_of
 from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ....caller_words import argument
 from ....errors import CallboardError
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.experiment import Experiment
+from ...experiments.new_or_resumed import check_can_be_made, check_state
+from ...experiments.settings import read_experiment
 from ...run_directory.layout import RunDirectory
-from ...run_directory.new_or_resumed import check_can_be_made, check_state
 from ...run_directory.run_lock import check_not_running
-from ...settings import read_experiment
 from ..launcher import Launcher, LocalNodes, locked
 from ..node_processes.forkserver import start_forkserver
 from ..run_outcome import Monitor, Outcome

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.policy_settings import TrainedPolicy
-from ...settings import settings_by_name
+from ...experiments.settings import settings_by_name
 
 
 def shared_settings(experiment: Experiment) -> dict[str, str]:

@@ -22,8 +22,8 @@ import psutil
 from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....interpreter import python_command
-from ....own_modules import searched_directories
-from ...stop_signals import STOP_SIGNALS
+from ....settings.own_modules import searched_directories
+from ...processes.stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING
 
 _END_SECONDS = 8.0
@@ -117,7 +117,7 @@ class ForkServer:
       starts: how often it was started.
     """
 
-    def __init__(self, preload: str = f"{__package__}.preload"):
+    def __init__(self, preload: str = "callboard.launch.preload"):
         self._preload = preload
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

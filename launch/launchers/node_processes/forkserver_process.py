@@ -26,8 +26,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ....deadlines import Deadline
-from ....own_modules import search_working_directory
-from ...stop_signals import STOP_SIGNALS
+from ....settings.own_modules import search_working_directory
+from ...processes.stop_signals import STOP_SIGNALS
 
 FORK = b"fork"
 """Request to fork; it carries the new process's end of a pipe, and the write end of a pipe for its status.

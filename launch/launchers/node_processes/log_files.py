@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 
 from ....environments.forked_streams import text_output
-from ....guarded_files import open_regular
+from ....files.guarded_files import open_regular
 
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(message)s"
 LOG_TIME_FORMAT = "%H:%M:%S"

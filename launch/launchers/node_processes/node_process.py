@@ -10,7 +10,7 @@ import cloudpickle
 
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HEARTBEAT, HeartbeatSender
-from ...stop_signals import pass_on_signals
+from ...processes.stop_signals import pass_on_signals
 from ..supervision.supervisor import Exit
 from .prepared_process import exit_by, prepare_process
 

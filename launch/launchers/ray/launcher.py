@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from ....errors import CallboardError, unknown
-from ....setting_types import NonNegativeInt
-from ...experiment import Experiment
+from ....settings.setting_types import NonNegativeInt
 from ...experiments.checked_run import Run
-from ...nodes.devices import device_count
+from ...experiments.experiment import Experiment
+from ...experiments.new_or_resumed import check_state
+from ...processes.devices import device_count
 from ...processes.temporary_files import removed_afterwards
 from ...run_directory.layout import RunDirectory
-from ...run_directory.new_or_resumed import check_state
 from ...run_directory.remote_storage import Storage, fetch_run, is_url
 from ...run_directory.run_lock import run_lease
 from ..launcher import Launcher, LocalNodes

@@ -18,23 +18,23 @@ from typing import Any
 import ray
 
 from ....agents.agent import Policy
-from ....agents.weights import WeightClient, pack_weights
+from ....agents.variables.weights import WeightClient, pack_weights
 from ....deadlines import Deadline
 from ....environments import ONLY_AGENT
 from ....errors import CallboardError
 from ....replay import ReplayHandle
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.experiment import Experiment
+from ...experiments.new_or_resumed import find_run_directory
 from ...experiments.run_checks import check_experiment
+from ...experiments.run_files import begun
+from ...node_rules import RULES, learner_rules
 from ...nodes.node import NodeClient, Unreachable
 from ...nodes.replay import ReplayNode
-from ...program import RULES, learner_rules
 from ...run_directory.file_errors import file_error
-from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
-from ...run_directory.run_files import begun
-from ...trained.warm_start import check_warm_start, with_absolute_sources
+from ...saved.warm_start import check_warm_start, with_absolute_sources
 from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer

@@ -9,7 +9,7 @@ from ...nodes.learning.weight_store import WeightStore
 if TYPE_CHECKING:
     import numpy as np
 
-    from ....agents.weights import Snapshot
+    from ....agents.variables.weights import Snapshot
 
 _HOLD_SECONDS = 0.5
 """Long-poll timeout of `get_variables`."""

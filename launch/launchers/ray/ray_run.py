@@ -29,15 +29,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
-from ....own_modules import searched_directories
-from ...experiment import Experiment
+from ....settings.own_modules import searched_directories
 from ...experiments.checked_run import Run
-from ...nodes.devices import device_count
+from ...experiments.experiment import Experiment
+from ...experiments.run_files import begun
 from ...nodes.node import LaunchedNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
-from ...program import nodes_of
-from ...run_directory.run_files import begun
-from ...stop_signals import stop_signals
+from ...processes.devices import device_count
+from ...processes.stop_signals import stop_signals
+from ...program_nodes import nodes_of
 from ..run_outcome import Monitor, Outcome
 from ..supervision.supervisor import Event, Exit, Supervised, Supervisor
 from .connection import END_SECONDS, connected, files_were_removed, session_directory

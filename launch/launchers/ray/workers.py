@@ -20,7 +20,7 @@ from launchpad.address import AbstractAddressBuilder
 
 from ....deadlines import Deadline
 from ....errors import CallboardError
-from ....own_modules import search_working_directory
+from ....settings.own_modules import search_working_directory
 from ...experiments.checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HEARTBEAT, HeartbeatSender, Progress

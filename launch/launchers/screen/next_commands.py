@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ....environments.external.recorded_spaces import RECORDED_PREFIX
 from ....environments.recorded import open_data
 from ....errors import CallboardError, printable
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.experiment import Experiment
 from ...experiments.option_parsing import option_name
 from ...experiments.recorded_metadata import is_harmless, recorded_environment
+from ...experiments.settings import experiment_settings
 from ...experiments.stop_conditions import parse_conditions
 from ...nodes.coordination.stopping_rules import setting_that_ended
 from ...run_directory.layout import RunDirectory, is_checkpoint_name
-from ...settings import experiment_settings
 from ..run_outcome import Outcome
 
 _OF_SCRIPT = "__main__:"

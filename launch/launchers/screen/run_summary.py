@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ....agents.registry import agent_name
+from ....agents.agent_names import agent_name
 from ....environments import environment_text
 from ....errors import counted
 from ...experiments.checked_run import Run

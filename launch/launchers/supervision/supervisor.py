@@ -11,7 +11,7 @@ from ....caller_words import argument
 from ....deadlines import Deadline
 from ...nodes.node import NodeRules
 from ...nodes.progress import HEARTBEAT
-from ...stop_signals import stop_signals
+from ...processes.stop_signals import stop_signals
 from ..run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .other_hosts import OtherHosts, SingleHost
 from .progress_watchdog import ProgressWatchdog

@@ -10,7 +10,7 @@ from ....environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, 
 from ....environments.multi_agent.joint_batch import JointBatch
 from ....environments.multi_agent.policy_batches import make_policy_batches
 from ....environments.multi_agent.policy_view import OneAgentView, PolicyView
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.policy_plan import MemberMapping, PolicyPlan, members_of
 
 

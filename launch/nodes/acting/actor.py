@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from ....agents.acting import BatchPolicy, Stepper
 from ....agents.agent import Policy
+from ....agents.policies.acting import BatchPolicy, Stepper
 from ....environments.batches.infos import Infos
 from ....environments.multi_agent.policy_view import PolicyView
 from ....environments.recorded import EpisodeRecorder

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ....agents.acting import BatchPolicy, CompiledPolicy, policy_seed
 from ....agents.agent import Mode, Policy
+from ....agents.policies.acting import BatchPolicy, CompiledPolicy, policy_seed
 from ....agents.policies.array_policy import ArrayPolicy
 from ....agents.policies.joint_policy import UniformPolicy
 from ....data import Layout
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan, members_of
 from ...experiments.policy_settings import RandomPolicy
 

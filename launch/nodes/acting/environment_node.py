@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....agents.acting import Episode, Stepper
 from ....agents.agent import Policy
+from ....agents.policies.acting import Episode, Stepper
 from ....environments import BatchedEnvironment
 from ....errors import CallboardError, one_line
 from ...experiments.checked_run import Run

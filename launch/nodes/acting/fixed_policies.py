@@ -5,7 +5,7 @@ from typing import Any
 
 from ....agents.agent import Agent, Mode, Policy
 from ....data import Layout
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan, members_of
 from ...experiments.policy_settings import Snapshots, TrainedPolicy, made_policies, parse_policies
 from ..node import NodeContext, NodeHandle, Unreachable

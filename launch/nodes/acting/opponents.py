@@ -13,15 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from ....agents.agent import Policy
-from ....agents.array_parts import ArrayParts
-from ....agents.weights import Unpacking, pack_weights
+from ....agents.variables.array_parts import ArrayParts
+from ....agents.variables.weights import Unpacking, pack_weights
 from ....errors import CallboardError
 from ...experiments.policy_settings import Snapshots, TrainedPolicy, policy_setting
+from ...experiments.settings import plain
 from ...run_directory.file_errors import file_error
 from ...run_directory.layout import RunDirectory
 from ...run_directory.policy_weights import read_policy, save_policy
-from ...settings import plain
-from ...trained.trained_policy_sources import read_trained, trained_agent
+from ...saved.trained_policy_sources import read_trained, trained_agent
 from ..node import NodeContext, NodeHandle, Unreachable
 
 _FETCH_SECONDS = 1.0

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import tree
 
-from ....agents.acting import PolicyRecorder, policy_seed, trace_layout
 from ....agents.agent import Agent, Policy
-from ....agents.weights import WeightClient
+from ....agents.policies.acting import PolicyRecorder, policy_seed, trace_layout
+from ....agents.variables.weights import WeightClient
 from ....data import Nest, Timestep
 from ....deadlines import Deadline
 from ....replay import Heartbeat, ReplayHandle

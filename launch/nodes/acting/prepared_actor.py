@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....agents.acting import BatchPolicy
 from ....agents.agent import Agent, Mode
+from ....agents.policies.acting import BatchPolicy
 from ....environments import BatchedEnvironment, environment_seeds, environment_text
 from ....environments.batches.episode_metrics import parse_episode_metrics
 from ....environments.multi_agent.policy_view import PolicyView
 from ....environments.recorded import EpisodeRecorder, parse_record_infos
 from ....environments.recorded.chosen_infos import ChosenInfos
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.experiment import Experiment
 from ..episodes.callback_calls import CallbackCalls, callback_run
+from ..episodes.episode_sender import EpisodeSender
 from ..episodes.episode_watch import WatchedEnvironment
 from ..node import NodeContext, NodeHandle
 from ..progress import MarkedEnvironment
-from ..recorded.episode_sender import EpisodeSender
 from ..reports.reporting import Reporter
 from .acting_environments import make_view
 from .compiled_policies import acting_policies
@@ -163,8 +163,7 @@ def make_actor_environments(
         batch, view = make(experiment)
     else:
         # Takes long to import.
-        from ...trained.video import made_with_pictures
-        from ..episodes.training_pictures import with_pictures
+        from ...pictures.training_pictures import made_with_pictures, with_pictures
 
         batch, view = made_with_pictures(experiment, make)
         batch = with_pictures(

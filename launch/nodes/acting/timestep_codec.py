@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tree
 
-from ....agents.acting import timestep_spec
+from ....agents.policies.acting import timestep_spec
 from ....data import Layout, Timestep, rebuilt
 
 

@@ -1,6 +1,6 @@
 """Fetching of the learner's weights by nodes that act."""
 
-from ....agents.weights import WeightClient
+from ....agents.variables.weights import WeightClient
 from ..node import NodeContext, NodeHandle, Unreachable
 
 CALL_SECONDS = 5.0

@@ -4,9 +4,9 @@ import dataclasses
 import json
 from typing import Any
 
-from ....atomic_files import write_file
-from ....guarded_files import read_json
-from ....nested_settings import values_of
+from ....files.atomic_files import write_file
+from ....files.guarded_files import read_json
+from ....settings.nested_settings import values_of
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints

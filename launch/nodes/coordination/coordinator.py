@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from ...experiments.checked_run import Run
-from ...loggers.run_loggers import RunLoggers
+from ...experiments.settings import settings_by_name
 from ...node_names import metric_of, policy_of
 from ...processes.listen_filter import refusal
 from ...processes.local_socket import served_at
@@ -20,7 +20,6 @@ from ...result import result_of
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.coordinator_address import announce
 from ...run_directory.metrics import MetricsWriter
-from ...settings import settings_by_name
 from ..node import Node, NodeContext
 from ..reports.messages import Command, ControlState, Report, RunState, plain
 from ..reports.node_health import thread_stacks
@@ -33,6 +32,7 @@ from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_ending import RunEnding
 from .run_hooks import RunHooks
+from .run_loggers import RunLoggers
 from .run_metrics import RunMetrics
 from .stopping_rules import StoppingRules, finished_policies
 

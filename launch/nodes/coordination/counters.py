@@ -3,8 +3,8 @@
 import json
 import pathlib
 
-from ....atomic_files import write_file
-from ....guarded_files import read_json
+from ....files.atomic_files import write_file
+from ....files.guarded_files import read_json
 from ...experiments.checked_run import Run
 from ...run_directory.checkpoints import Checkpoints
 from ...run_directory.counter_sources import checked_sources

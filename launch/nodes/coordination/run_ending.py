@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ....deadlines import Clock
 from ....errors import counted
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from .stopping_rules import Stop
 
 _LAST_WEIGHTS_SECONDS = 120.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....deadlines import Clock
 from ....environments import ONLY_AGENT
 from ....errors import counted
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of
 

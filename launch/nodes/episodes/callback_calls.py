@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....callback_settings import make_callbacks, overridden
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
 from ....errors import check_text
+from ....settings.callback_settings import make_callbacks, overridden
 from ...experiments.checked_run import Run
 from ..reports.reporting import Reporter
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....agents.agent import Agent
-from ....atomic_files import write_file
 from ....environments.batches.tasks import Task
 from ....environments.multi_agent.policy_slots import MultiAgentEpisode
-from ....guarded_files import read_json
+from ....files.atomic_files import write_file
+from ....files.guarded_files import read_json
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots
 from .metric_windows import WINDOW, EpisodeValues, first_episodes

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from ....agents.agent import Policy
-from ....agents.weights import WeightClient
+from ....agents.variables.weights import WeightClient
 from ....data import Version
 from ...experiments.checked_run import Run
 from ...run_directory.best_policy import BestPolicy

@@ -9,7 +9,7 @@ from ....agents.agent import Agent, Mode, Policy
 from ....agents.policies.joint_policy import JointPolicy
 from ....data import Layout
 from ....environments import BatchedEnvironment
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 from ...experiments.policy_plan import PolicyPlan
 from ..acting.acting_environments import make_view
 from ..acting.compiled_policies import acting_policies

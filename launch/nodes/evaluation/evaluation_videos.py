@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ....environments import BatchedEnvironment
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
+from ...pictures.video_files import ThinnedFrames, remove_old, write_gif
 from ...run_directory.layout import RunDirectory
-from ...trained.video import EpisodeRecorder
-from ...trained.video_files import ThinnedFrames, remove_old, write_gif
 from .evaluation_players import EvaluationPlayers
 from .evaluation_watch import EvaluationWatch
+from .video import EpisodeRecorder
 
 _TAG = "videos/evaluation"
 

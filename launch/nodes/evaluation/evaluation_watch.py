@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ....environments import episode_limit_advice
 from ....errors import counted
-from ...experiment import Experiment
+from ...experiments.experiment import Experiment
 
 _WARN_SECONDS = 60.0
 _LONG_EPISODE = 10_000

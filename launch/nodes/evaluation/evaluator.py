@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-from ....agents.acting import evaluate
+from ....agents.policies.acting import evaluate
 from ....callbacks import EvaluationView
 from ....data import Version
 from ...experiments.checked_run import Run

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from ....agents.acting import end_record, make_record
+from ....agents.policies.acting import end_record, make_record
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
 from ....data import Nest, Timestep, Version
 from ..acting.actor_writer import ActorWriter

@@ -15,20 +15,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ....agents.acting import trace_layout
 from ....agents.agent import Agent
+from ....agents.policies.acting import trace_layout
 from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
-from ....agents.weights import WeightClient
+from ....agents.variables.weights import WeightClient
 from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
 from ...node_names import policy_of
+from ...processes.devices import prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec
 from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
-from ..devices import prepare_devices
 from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode

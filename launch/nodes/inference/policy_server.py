@@ -5,14 +5,11 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ....agents.acting import policy_seed
+from ....agents.policies.acting import policy_seed
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
 from ....data import Layout, Version
 from ...experiments.checked_run import Run
 from ...serving.access_token import make_token, read_token
-from ...serving.episode_server import EpisodeServer
-from ...serving.place_pacing import PlacePacer, SharedPace
-from ...serving.places import RecordedPlace
 from ...serving.server_address import parse_address, tls_context
 from ...serving.wire_format import WireFormat
 from ..acting.actor_writer import ActorWriter
@@ -20,10 +17,13 @@ from ..acting.environment_node import POLL_SECONDS
 from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
 from ..reports.step_budget import StepLease
+from .episode_server import EpisodeServer
 from .inference import InferenceNode
+from .place_pacing import PlacePacer, SharedPace
+from .places import RecordedPlace
 
 if TYPE_CHECKING:
-    from ...serving.http_door import HttpDoor
+    from .http_door import HttpDoor
 
 
 class PolicyServerNode(InferenceNode):
@@ -171,7 +171,7 @@ def prepare_door(run: Run, layout: Layout, episodes: EpisodeServer, health: Call
       health: returns what the health address adds.
     """
     # aiohttp, which it needs, is installed where there are policy servers.
-    from ...serving.http_door import HttpDoor
+    from .http_door import HttpDoor
 
     experiment = run.experiment
     assert experiment.policy_server is not None

@@ -13,9 +13,9 @@ import launchpad as lp
 import numpy as np
 import tensorflow as tf
 
-from ....agents.learning.finite_checks import LossCheck, NotFiniteError
-from ....agents.registry import agent_name
-from ....agents.weights import Snapshot
+from ....agents.agent_names import agent_name
+from ....agents.variables.finite_checks import LossCheck, NotFiniteError
+from ....agents.variables.weights import Snapshot
 from ....data import Priorities, Update, Version
 from ....errors import CallboardError
 from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed

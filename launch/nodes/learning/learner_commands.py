@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import CallboardError
-from ....manifest import MANIFEST, damage
+from ....files.manifest import MANIFEST, damage
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.policy_weights import assign_weights, weights_by_name
 from .prepared_learner import PreparedLearner

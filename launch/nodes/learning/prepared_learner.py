@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 import launchpad as lp
 import tensorflow as tf
 
-from ....agents.acting import trace_layout
 from ....agents.agent import Agent, Learner, Policy
-from ....agents.learning.frozen_weights import FrozenWeights
 from ....agents.learning.live_settings import LiveSettings
-from ....agents.learning.weight_names import named_weights
-from ....atomic_files import write_file
+from ....agents.policies.acting import trace_layout
+from ....agents.variables.frozen_weights import FrozenWeights
+from ....agents.variables.weight_names import named_weights
 from ....data import Layout
+from ....files.atomic_files import write_file
 from ....networks.summary import summarize_networks
 from ....replay import Elements, ReplayDataset, ReplayHandle, made_dataset
-from ....setting_types import texts_of
+from ....settings.setting_types import texts_of
 from ....tracing_lock import TRACING
-from ...experiment import Experiment
 from ...experiments.checked_run import Run
+from ...experiments.experiment import Experiment
+from ...processes.devices import device_names, make_strategy, share_first_learners_state
 from ...run_directory.checkpoints import Checkpoints
 from ...run_directory.layout import RunDirectory
-from ...trained.warm_start import initialize
-from ..devices import device_names, make_strategy, share_first_learners_state
+from ...saved.warm_start import initialize
 from ..node import NodeContext
 from ..proxy_bypass import bypass_proxies
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ....agents.learning.finite_checks import NotFiniteError
-from ....agents.weights import PackedVariables, Unpacking
+from ....agents.variables.finite_checks import NotFiniteError
+from ....agents.variables.weights import PackedVariables, Unpacking
 from ....data import Version
 from ....deadlines import Deadline
 from .weight_store import WeightStore

@@ -13,7 +13,7 @@ from .held_snapshots import HeldSnapshots
 if TYPE_CHECKING:
     import numpy as np
 
-    from ....agents.weights import Snapshot
+    from ....agents.variables.weights import Snapshot
 
 
 class WeightStore:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import tree
 
-from ....agents.acting import CompiledPolicy, make_record, trace_layout
-from ....agents.policies.network_inputs import with_previous_action
-from ....agents.weights import WeightClient
+from ....agents.learning.network_inputs import with_previous_action
+from ....agents.policies.acting import CompiledPolicy, make_record, trace_layout
+from ....agents.variables.weights import WeightClient
 from ....data import Layout, Nest, Timestep, Version
 from ....environments.recorded import EpisodeFeed
 from ....replay import Heartbeat

@@ -7,10 +7,10 @@ from ppo_samples import DISCRETE, layout_of
 
 from callboard.agents.learning.decaying_rate import DecayingRate, continue_decay
 from callboard.agents.learning.live_settings import with_value
-from callboard.agents.optimizer_settings import OptimizerSettings
-from callboard.agents.optimizers import make_split_optimizer
+from callboard.agents.learning.optimizers import make_split_optimizer
 from callboard.agents.ppo import Ppo
-from callboard.nested_settings import from_values
+from callboard.agents.settings.optimizer_settings import OptimizerSettings
+from callboard.settings.nested_settings import from_values
 
 SGD = OptimizerSettings(name="sgd", learning_rate=0.1, epsilon=1e-8, max_gradient_norm=None)
 

@@ -7,7 +7,7 @@ import tree
 from dm_env import specs as dm_specs
 from small_worlds import SPEC, layout_of
 
-from callboard.agents.gradient_step import LossOutput
+from callboard.agents.learning.gradient_step import LossOutput
 from callboard.agents.learning.gradient_writer import GradientWriter, with_gradient
 from callboard.data import Record
 from callboard.replay import GradientQueue, initial_frames, push_frames, stacked_spec

@@ -5,11 +5,11 @@ import tensorflow as tf
 
 from callboard.agents.impala import Impala
 from callboard.agents.learning.live_settings import LiveSettings, live_changes
-from callboard.agents.optimizers import make_optimizer
+from callboard.agents.learning.optimizers import make_optimizer
 from callboard.agents.sac import Sac
 from callboard.agents.schedules import Schedule
 from callboard.errors import CallboardError
-from callboard.nested_settings import with_values
+from callboard.settings.nested_settings import with_values
 
 
 def test_the_copy_follows_changes_and_the_agent_does_not():

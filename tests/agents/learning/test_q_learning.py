@@ -8,11 +8,11 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, layout_of, weights_of
 
-from callboard.agents.gradient_step import LossOutput
+from callboard.agents.learning.gradient_step import LossOutput
 from callboard.agents.learning.q_learning import QNetworks, QPolicy, make_q_learner
-from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.apex_settings import ApexSettings
+from callboard.agents.settings.optimizer_settings import OptimizerSettings
 from callboard.data import Record, Sample
 from callboard.networks.factory import q_network
 

@@ -13,7 +13,7 @@ from callboard.agents.learning.reward_normalizer import RewardNormalizer, with_n
 from callboard.agents.registry import agent_settings
 from callboard.agents.settings.reward_settings import RewardSettings
 from callboard.data import Record
-from callboard.nested_settings import declared_fields, with_values
+from callboard.settings.nested_settings import declared_fields, with_values
 from callboard.transitions import valid_transitions
 
 CASES = [

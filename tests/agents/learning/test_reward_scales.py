@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from callboard.launch.cli.command import main
+from callboard.cli.command import main
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from small_worlds import SPEC, layout_of
 from callboard.agents.a2c import A2C
 from callboard.agents.impala import Impala
 from callboard.agents.learning.live_settings import LiveSettings
+from callboard.agents.learning.optimizers import make_objective, make_optimizer, make_split_optimizer
 from callboard.agents.learning.split_optimizer import SplitOptimizer
-from callboard.agents.optimizer_settings import OptimizerSettings
-from callboard.agents.optimizers import make_objective, make_optimizer, make_split_optimizer
 from callboard.agents.ppo import Ppo
+from callboard.agents.settings.optimizer_settings import OptimizerSettings
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values, with_values
+from callboard.settings.nested_settings import from_values, with_values
 
 ADAM = OptimizerSettings(learning_rate=0.1, epsilon=1e-8, max_gradient_norm=None)
 

@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 from callboard import specs
 from callboard.agents.apex import Apex
 from callboard.data import Layout
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 SPEC = specs.EnvironmentSpec(dm_specs.Array((4,), np.float32), dm_specs.DiscreteArray(2))
 IMAGES = SPEC._replace(observation=dm_specs.BoundedArray((84, 84, 1), np.uint8, 0, 255))

@@ -9,14 +9,14 @@ from dm_env import specs
 from small_worlds import ACTIONS, SPEC, layout_of
 
 from callboard.agents.apex import Apex
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.learning.q_learning import SMALLEST_PRIORITY, QActions
 from callboard.agents.learning.value_distributions import ValueDistribution
 from callboard.data import ItemInfo, Record, Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.heads.implicit_quantiles import ImplicitQuantiles
 from callboard.networks.network import Inputs
+from callboard.settings.nested_settings import from_values
 
 STEPS, BATCH, ATOMS, LOW, HIGH = 2, 24, 5, -2.0, 3.0
 SETTINGS = {"n_step": STEPS, "batch_size": BATCH, "atoms": ATOMS, "value_min": LOW, "value_max": HIGH, "discount": 0.9}

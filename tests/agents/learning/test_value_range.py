@@ -15,7 +15,7 @@ from callboard.agents.learning.value_range import ValueRange
 from callboard.agents.losses.n_step import n_step_window
 from callboard.data import Sample
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 from callboard.transitions import valid_transitions
 

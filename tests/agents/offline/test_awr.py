@@ -10,12 +10,12 @@ from imitated_sequences import sequences
 from ppo_samples import DISCRETE, layout_of
 from small_worlds import FixedNetwork
 
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.offline.awr import AWR
 from callboard.agents.offline.bc import BCNetworks
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.heads import PolicyValue
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_loss_is_weighted_imitation_and_the_error_of_the_values():

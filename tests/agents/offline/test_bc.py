@@ -11,10 +11,10 @@ from imitated_sequences import sequences
 from ppo_samples import DISCRETE, OBSERVATION, layout_of
 from small_worlds import FixedNetwork
 
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.offline.bc import BC, BCNetworks
-from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 BOUNDED = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, 1.0]))

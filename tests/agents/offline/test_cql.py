@@ -11,11 +11,11 @@ from dm_env import specs as dm_specs
 from small_worlds import layout_of
 from update_on_replicas import BATCH, CONTINUOUS, DISCRETE, OBSERVATION, random_sample
 
-from callboard.agents.acting import trace_layout
 from callboard.agents.offline.cql import CQL
+from callboard.agents.policies.acting import trace_layout
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
 from callboard.networks.network import Inputs
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SEED = tf.constant([1, 2], tf.int64)

@@ -10,12 +10,12 @@ from dm_env import specs as dm_specs
 from small_worlds import layout_of
 from update_on_replicas import BATCH, CONTINUOUS, DISCRETE, OBSERVATION, random_sample
 
-from callboard.agents.acting import trace_layout
-from callboard.agents.gradient_step import divided
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.offline.iql import IQL
+from callboard.agents.policies.acting import trace_layout
 from callboard.data import Timestep
-from callboard.nested_settings import from_values
 from callboard.networks.network import Inputs
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 SMALL = {"batch_size": BATCH, "network.hidden_sizes": (4,), "inverse_temperature": 2.0, "largest_weight": 1.5}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.learning.fast_function import CompiledFunction
+from callboard.agents.fast_function import CompiledFunction
 from callboard.agents.policies.array_function import ArrayFunction, UnknownOperation
 from callboard.networks.distributions import Categorical
 

@@ -7,11 +7,11 @@ import tree
 from dm_env import specs
 from small_worlds import layout_of
 
-from callboard.agents.acting import CompiledPolicy
+from callboard.agents.policies.acting import CompiledPolicy
 from callboard.agents.policies.array_policy import ArrayPolicy
 from callboard.agents.registry import agent_class
 from callboard.data import Timestep
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 16

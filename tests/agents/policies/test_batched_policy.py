@@ -7,12 +7,12 @@ import tree
 from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
-from callboard.agents.acting import CompiledPolicy, policy_seed
+from callboard.agents.agent_names import AGENTS
+from callboard.agents.policies.acting import CompiledPolicy, policy_seed
 from callboard.agents.policies.batched_policy import BatchedPolicy, InferenceRequest
-from callboard.agents.registry import AGENTS
 from callboard.data import Layout, Timestep
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields, from_values
+from callboard.settings.nested_settings import declared_fields, from_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 3

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.acting import trace_layout
-from callboard.agents.gradient_step import LossOutput, check_loss_output
+from callboard.agents.learning.gradient_step import LossOutput, check_loss_output
+from callboard.agents.policies.acting import trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.data import Layout
 from callboard.errors import CallboardError

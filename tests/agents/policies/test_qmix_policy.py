@@ -9,7 +9,7 @@ import tree
 from small_worlds import layout_of
 from team_worlds import ACTIONS, random_observation, small, team_spec
 
-from callboard.agents.acting import CompiledPolicy
+from callboard.agents.policies.acting import CompiledPolicy
 from callboard.agents.policies.batched_policy import BatchedPolicy, InferenceRequest
 from callboard.data import Timestep
 from callboard.specs import without_part

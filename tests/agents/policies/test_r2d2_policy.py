@@ -9,12 +9,12 @@ import tree
 from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, layout_of
 
-from callboard.agents.policies.network_inputs import Carried
+from callboard.agents.learning.network_inputs import Carried
 from callboard.agents.r2d2 import R2D2
 from callboard.data import Timestep
-from callboard.nested_settings import from_values, with_values
 from callboard.networks.recurrent import LSTMState
 from callboard.replay import without_frames
+from callboard.settings.nested_settings import from_values, with_values
 from callboard.specs import EnvironmentSpec
 
 LSTM = 2

@@ -10,11 +10,11 @@ import tree
 from dm_env import specs as dm_specs
 from small_worlds import layout_of
 
-from callboard.agents.acting import CompiledPolicy, trace_layout
+from callboard.agents.policies.acting import CompiledPolicy, trace_layout
 from callboard.agents.policies.sac_policy import SacNetworks
 from callboard.agents.sac import Sac
 from callboard.data import Timestep
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 DISCRETE_SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.DiscreteArray(4, np.int64))

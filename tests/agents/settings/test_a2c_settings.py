@@ -5,7 +5,7 @@ from settings_checks import POLICY_VALUE_NETWORK, assert_refused, through_yaml, 
 
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.a2c_settings import A2CSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

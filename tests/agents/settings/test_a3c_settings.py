@@ -4,7 +4,7 @@ from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.a2c_settings import A2CSettings
 from callboard.agents.settings.a3c_settings import A3CSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_a2c():

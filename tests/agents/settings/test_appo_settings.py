@@ -5,7 +5,7 @@ from settings_checks import assert_refused, through_yaml, values_of
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.appo_settings import AppoSettings
 from callboard.agents.settings.impala_settings import ImpalaSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_impalas_and_those_of_the_documentation():

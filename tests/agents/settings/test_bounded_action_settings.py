@@ -5,13 +5,13 @@ import pytest
 from dm_env import specs as dm_specs
 from small_worlds import layout_of
 
-from callboard.agents.acting import CompiledPolicy
-from callboard.agents.learning.fast_function import eager_functions
+from callboard.agents.fast_function import eager_functions
+from callboard.agents.policies.acting import CompiledPolicy
 from callboard.agents.registry import agent_class
 from callboard.agents.settings.bounded_action_settings import BoundedActionSettings
 from callboard.data import Timestep
 from callboard.errors import CallboardError
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 HALF = dm_specs.BoundedArray((2,), np.float32, [-np.inf, 0.5], [1.0, np.inf])

@@ -4,7 +4,7 @@ import pytest
 from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.d4pg_settings import D4PGSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 ADAM = {
     "name": "adam",

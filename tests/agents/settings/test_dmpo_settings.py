@@ -5,7 +5,7 @@ from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.d4pg_settings import D4PGSettings
 from callboard.agents.settings.dmpo_settings import DMPOSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

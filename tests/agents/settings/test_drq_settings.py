@@ -4,7 +4,7 @@ from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.drq_settings import DrQSettings
 from callboard.agents.settings.sac_settings import SacSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

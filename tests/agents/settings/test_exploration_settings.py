@@ -9,7 +9,7 @@ from callboard.agents.schedules import Schedule
 from callboard.agents.settings.apex_settings import ApexSettings
 from callboard.agents.settings.exploration_settings import ExplorationSettings
 from callboard.agents.settings.r2d2_settings import R2D2Settings
-from callboard.nested_settings import declared_fields
+from callboard.settings.nested_settings import declared_fields
 
 
 @pytest.mark.parametrize("kind", [ApexSettings, R2D2Settings])

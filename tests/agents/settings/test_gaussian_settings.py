@@ -4,7 +4,7 @@ from settings_checks import assert_refused
 
 from callboard.agents.registry import agent_settings
 from callboard.agents.settings.gaussian_settings import GaussianPolicySettings
-from callboard.nested_settings import declared_fields
+from callboard.settings.nested_settings import declared_fields
 
 
 def test_agents_with_policies_over_any_action_have_them_with_a_description():

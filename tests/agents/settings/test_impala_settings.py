@@ -4,7 +4,7 @@ import pytest
 from settings_checks import POLICY_VALUE_NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.impala_settings import ImpalaSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

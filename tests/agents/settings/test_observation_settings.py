@@ -3,9 +3,10 @@
 import pytest
 from settings_checks import assert_refused
 
-from callboard.agents.registry import AGENTS, agent_settings
+from callboard.agents.agent_names import AGENTS
+from callboard.agents.registry import agent_settings
 from callboard.agents.settings.observation_settings import ObservationSettings
-from callboard.nested_settings import declared_fields
+from callboard.settings.nested_settings import declared_fields
 
 
 @pytest.mark.parametrize("name", sorted({*AGENTS} - {"qmix", "vdn"}))

@@ -8,7 +8,7 @@ from settings_checks import assert_refused, through_yaml
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.prioritized_replay_settings import PrioritizedReplaySettings
 from callboard.errors import CallboardError
-from callboard.setting_types import check_ranges
+from callboard.settings.setting_types import check_ranges
 
 PRIORITIZED = PrioritizedReplaySettings(
     size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0, priority_exponent=0.6, importance_exponent=0.4

@@ -4,8 +4,8 @@ import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.qmix_settings import QmixSettings, VdnSettings
-from callboard.nested_settings import from_values
 from callboard.networks.network_settings import TeamNetworkSettings
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

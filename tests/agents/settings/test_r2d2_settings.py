@@ -5,7 +5,7 @@ from settings_checks import HEAD, NETWORK, assert_refused, through_yaml, values_
 
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.r2d2_settings import R2D2Settings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 def test_the_defaults_are_those_of_the_documentation():

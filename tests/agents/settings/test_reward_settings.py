@@ -3,11 +3,12 @@
 import pytest
 from settings_checks import assert_refused
 
-from callboard.agents.registry import AGENTS, agent_settings
+from callboard.agents.agent_names import AGENTS
+from callboard.agents.registry import agent_settings
 from callboard.agents.settings.reward_settings import RewardSettings
 from callboard.errors import CallboardError
-from callboard.nested_settings import declared_fields, from_values
-from callboard.setting_types import check_ranges, converted
+from callboard.settings.nested_settings import declared_fields, from_values
+from callboard.settings.setting_types import check_ranges, converted
 
 
 def test_all_agents_have_them_with_a_description():

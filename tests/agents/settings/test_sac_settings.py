@@ -4,7 +4,7 @@ import pytest
 from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.sac_settings import SacSettings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 OPTIMIZERS = ("actor_optimizer", "critic_optimizer", "temperature_optimizer")
 ADAM = {

@@ -5,7 +5,7 @@ from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, 
 
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.td3_settings import TD3Settings
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 ADAM = {
     "name": "adam",

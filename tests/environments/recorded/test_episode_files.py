@@ -63,7 +63,7 @@ def test_the_newest_number_of_each_source_is_known_also_to_another_writer(tmp_pa
 
 @pytest.mark.parametrize("killed_before", ["main_data.hdf5", "metadata.json"])
 def test_a_writer_that_is_killed_leaves_whole_episodes_that_the_next_one_counts(tmp_path, monkeypatch, killed_before):
-    from callboard import atomic_files
+    from callboard.files import atomic_files
 
     folder = tmp_path / "a-v0"
     files = EpisodeFiles(folder, SPEC, {}, 1e9)

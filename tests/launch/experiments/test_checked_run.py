@@ -6,8 +6,8 @@ import pickle
 from echo_agents import Taught
 
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 

@@ -3,11 +3,11 @@
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage, check_stages, depends_on_episodes
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment, check_settings
+from callboard.launch.experiments.settings import format_experiment, parse_experiment
 from callboard.launch.experiments.yaml_files import parse_yaml
-from callboard.launch.settings import format_experiment, parse_experiment
 
 EASY, HARD = {"size": 1}, {"size": 9}
 

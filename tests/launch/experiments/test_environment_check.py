@@ -12,11 +12,11 @@ import pytest
 from slow_cases import slow_but
 
 from callboard.agents.ppo import Ppo
+from callboard.cli.command import main
 from callboard.environments import is_of_library
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.environment_check import check_environment, environment_check
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.session import Session
 
 ENV = "faulty_environments:Faulty"

@@ -6,7 +6,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment, check_settings
 
 

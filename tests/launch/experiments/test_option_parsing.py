@@ -9,8 +9,8 @@ import pytest
 
 from callboard.errors import CallboardError, unknown_setting
 from callboard.launch.experiments.option_parsing import converted_text, merge_options, option_name, option_texts
-from callboard.nested_settings import declared_fields
-from callboard.setting_types import PositiveInt
+from callboard.settings.nested_settings import declared_fields
+from callboard.settings.setting_types import PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,8 @@ import pytest
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.curriculum import Stage
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 

@@ -9,7 +9,7 @@ from echo_agents import Echo
 from callboard.agents.ppo import Ppo
 from callboard.environments.multi_agent.policy_slots import parse_mapping
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_plan import MemberMapping, make_plan, members_of
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots, TrainedPolicy
 

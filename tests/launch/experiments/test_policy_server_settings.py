@@ -85,7 +85,7 @@ def test_launchers(launcher, fits):
 IN_USE = """
 import sys
 from callboard.errors import CallboardError
-from callboard.launch.cli.train import main
+from callboard.cli.train import main
 try:
     main(sys.argv[1:])
 except CallboardError as error:

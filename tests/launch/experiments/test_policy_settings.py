@@ -17,8 +17,8 @@ from callboard.launch.experiments.policy_settings import (
     parse_policies,
     policy_setting,
 )
+from callboard.launch.experiments.settings import format_experiment, parse_experiment, plain
 from callboard.launch.experiments.yaml_files import parse_yaml
-from callboard.launch.settings import format_experiment, parse_experiment, plain
 
 
 def parse(settings, agent="ppo", **of_agent):

@@ -3,7 +3,7 @@
 import gymnasium
 
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.recorded_metadata import recorded_metadata
 
 

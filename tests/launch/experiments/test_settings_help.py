@@ -6,12 +6,12 @@ import pathlib
 import yaml
 
 import callboard
-from callboard.agents.registry import AGENTS
-from callboard.launch.experiment import Experiment
+from callboard.agents.agent_names import AGENTS
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.settings import setting_fields
 from callboard.launch.experiments.settings_help import PAGES, format_first_help, format_help, format_options
-from callboard.launch.settings import setting_fields
-from callboard.nested_settings import Field, declared_fields
-from callboard.setting_types import PositiveInt
+from callboard.settings.nested_settings import Field, declared_fields
+from callboard.settings.setting_types import PositiveInt
 
 
 def test_an_option_has_its_type_its_default_and_its_text():

@@ -26,7 +26,7 @@ from absl import flags
 
 from callboard.launch.program import make_program
 from callboard.launch.run import make_run
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.tests.launch.serving_node import add_nodes
 
 if __name__ == "__main__":
@@ -41,7 +41,7 @@ import sys
 
 from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.session import Session
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 if __name__ == "__main__":
     experiment = parse_experiment(None, read_recipe("impala-cartpole"), sys.argv[1:])

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.launchers import inline
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import parse_experiment
 
 
 @pytest.mark.slow

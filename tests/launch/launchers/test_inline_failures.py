@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints, step_of
 from callboard.launch.run_directory.layout import RunDirectory

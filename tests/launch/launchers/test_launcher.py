@@ -6,9 +6,9 @@ import re
 import pytest
 import yaml
 
+from callboard.cli.train import main as train_command
 from callboard.errors import CallboardError
-from callboard.launch.cli.train import main as train_command
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.launchers.launcher import LocalNodes
 from callboard.launch.launchers.local_launchers import ProcessesLauncher, ThreadsLauncher

@@ -16,7 +16,7 @@ ONE_LINE = 'exec 3>&1; { "$@" 2>&3; echo $? > code; } | head -n 1; exit $(cat co
 SCRIPT = """
 import sys, threading
 from callboard.launch.run import run
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 limits = ["--max-steps", "2000", "--stop-return", "null", "--evaluator", "false", "--actors", "1"]
 experiment = parse_experiment(None, read_recipe("impala-cartpole"), [*limits, "--run-dir", "run"])
 class BrokenMonitor:

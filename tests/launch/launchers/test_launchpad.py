@@ -12,8 +12,8 @@ from launchpad.launch import worker_manager
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.launchpad import LaunchpadLauncher, launchpad_signals
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory

@@ -11,8 +11,8 @@ import pytest
 from launchpad.launch import serialization
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.launchpad_nodes import GraphNode, SupervisingNode
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
@@ -26,7 +26,7 @@ from absl import flags
 
 from callboard.launch.program import make_program
 from callboard.launch.run import make_run
-from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 if __name__ == "__main__":
     options = flags.FLAGS(sys.argv, known_only=True)[1:]

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.local_launchers import (
     InlineLauncher,
     ProcessesLauncher,
@@ -18,7 +18,8 @@ from callboard.launch.launchers.local_launchers import (
     _eager_or_compiled,
 )
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
-from callboard.launch.program import make_program, nodes_of
+from callboard.launch.program import make_program
+from callboard.launch.program_nodes import nodes_of
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 

@@ -7,8 +7,8 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.deadlines import wait_until
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers import processes
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.processes import ProcessWorker

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from callboard.cli.command_parser import CommandParser
+from callboard.cli.launcher_options import parse_launcher
 from callboard.errors import CallboardError
-from callboard.launch.cli.command_parser import CommandParser
-from callboard.launch.cli.launcher_options import parse_launcher
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
 from callboard.launch.launchers.registry import (

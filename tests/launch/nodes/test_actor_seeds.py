@@ -9,12 +9,12 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.environments import environment_seeds
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting import acting_environments, policy_actors
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 class Silent:
@@ -42,7 +42,7 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
 
     make_environments, make_policy_seed = acting_environments.make, policy_actors.policy_seed
     monkeypatch.setattr(acting_environments, "make", make)
-    for module in ("callboard.agents.acting", "callboard.launch.nodes.acting.policy_actors"):
+    for module in ("callboard.agents.policies.acting", "callboard.launch.nodes.acting.policy_actors"):
         monkeypatch.setattr(f"{module}.policy_seed", policy_seed)
 
     def play(name, max_steps, resume=False):

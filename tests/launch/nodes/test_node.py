@@ -10,8 +10,8 @@ import launchpad as lp
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodeRules, ProgramNode, Unreachable
 from callboard.launch.processes.ports import reserve_any

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.agents.learning.finite_checks import check_saved_weights
+from callboard.agents.variables.finite_checks import check_saved_weights
 from callboard.deadlines import wait_until
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory

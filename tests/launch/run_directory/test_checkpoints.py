@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from damages import DAMAGES, empty
 
-from callboard import atomic_files
 from callboard.errors import CallboardError
+from callboard.files import atomic_files
+from callboard.files.manifest import write_manifest
 from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.manifest import write_manifest
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from damages import empty, truncate
 
-from callboard.agents.learning.finite_checks import NotFiniteError
+from callboard.agents.variables.finite_checks import NotFiniteError
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.policy_weights import (
     assign_weights,

@@ -6,11 +6,11 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.replaced_run import check_may_be_replaced, has_learned, remove_run
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import launchpad as lp
 import pytest
 from untrained_runs import write_run
 
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.coordination.coordinator import Coordinator

@@ -7,13 +7,13 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.run_outcome import Outcome
+from callboard.launch.processes.stop_signals import stop_signals
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.runs.background_run import BackgroundRun, SessionEnded
-from callboard.launch.stop_signals import stop_signals
 
 
 class Screen:

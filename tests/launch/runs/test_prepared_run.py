@@ -8,8 +8,8 @@ from untrained_runs import write_run
 from callboard.agents.impala import Impala
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.screen.display import LineMonitor
 from callboard.launch.nodes.coordination.counters import Counters

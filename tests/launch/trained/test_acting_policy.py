@@ -16,7 +16,7 @@ from callboard.agents.impala import Impala
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.trained.acting_policy import ActingPolicy
 
 

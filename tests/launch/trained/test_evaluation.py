@@ -11,9 +11,9 @@ from callboard.agents.impala import Impala
 from callboard.agents.policies.joint_policy import JointPolicy
 from callboard.environments.multi_agent.policy_view import OneAgentView
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting.acting_environments import make_environments
-from callboard.launch.runs.live_view import LiveView
+from callboard.launch.pictures.live_view import LiveView
 from callboard.launch.trained.evaluation import evaluate_run, play_episodes, with_evaluation_settings
 
 

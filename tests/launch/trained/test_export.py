@@ -12,17 +12,17 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard import load_policy
-from callboard.agents.acting import evaluate
+from callboard.agents.policies.acting import evaluate
+from callboard.cli.command import main
 from callboard.environments import BatchedEnvironment
-from callboard.launch.cli.command import main
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment, read_experiment, write_experiment
 from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import load_weights, save_policy
-from callboard.launch.settings import parse_experiment, read_experiment, write_experiment
+from callboard.launch.saved.saved_policies import policy_file
 from callboard.launch.trained.export import leaf_names, save_policy_as_model
-from callboard.launch.trained.saved_policies import policy_file
 from callboard.specs import EnvironmentSpec
 
 MASKED = "callboard.environments.masked_observations:masked"

@@ -11,13 +11,13 @@ from untrained_runs import write_run
 
 import callboard
 from callboard import environments
-from callboard.agents.acting import CompiledPolicy
+from callboard.agents.policies.acting import CompiledPolicy
+from callboard.cli.command import main
 from callboard.environments.masked_observations import masked
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.saved.saved_policies import policy_file, restored_policy
 from callboard.launch.trained.policy_loading import load_policy
-from callboard.launch.trained.saved_policies import policy_file, restored_policy
 
 MASKED = ("--env=callboard.environments.masked_observations:masked", "--agent.network.lstm-size=16")
 CASES = {

@@ -7,10 +7,10 @@ import pytest
 from untrained_runs import write_run
 
 import callboard
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
 from callboard.launch.experiments.policy_settings import TrainedPolicy
-from callboard.launch.trained.trained_policy_sources import trained_agent
+from callboard.launch.saved.trained_policy_sources import trained_agent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 OTHER = 65534

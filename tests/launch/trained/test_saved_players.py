@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from callboard.agents.learning.weight_names import weight_names
 from callboard.agents.ppo import Ppo
+from callboard.agents.variables.weight_names import weight_names
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory

@@ -9,8 +9,8 @@ import synthetic_runs
 from untrained_runs import SMALL, write_run
 
 import callboard
+from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.launch.cli.command import main
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from dm_env import specs
 from slow_cases import slow_but
 
 from callboard.errors import CallboardError
-from callboard.networks.residual import ImpalaResNet
 from callboard.networks.torsos import MLPTorso, NatureTorso
+from callboard.networks.torsos.residual import ImpalaResNet
 from callboard.networks.torsos.torso_factory import check_torso, make_torso
 from callboard.specs import EnvironmentSpec, zeros
 

@@ -15,7 +15,7 @@ from callboard.errors import CallboardError
 from callboard.replay import PriorityUpdater, ReplayHandle, ShardSaver, TransitionReplay, start_server
 from callboard.replay.reading.away_shards import AwayShards
 from callboard.replay.reading.whole_batches import WeightLookUp, chosen_environments
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 ENVS, STEPS, TIMESTEPS, ALPHA = 4, 3, 60, 0.6
 BATCH = 1608

@@ -27,7 +27,7 @@ from callboard.replay import (
     start_server,
 )
 from callboard.replay.reading.whole_batches import chosen_environments, chosen_number
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 from callboard.specs import EnvironmentSpec
 
 ENVS, STEPS, TIMESTEPS = 4, 3, 60

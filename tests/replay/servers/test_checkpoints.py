@@ -28,7 +28,7 @@ from callboard.replay import (
     start_server,
 )
 from callboard.replay.reading.sampling import SampledTable, shard_dataset
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 ENVS, BATCH = 4, 8
 LAYOUT = timestep_streams.layout(ENVS)

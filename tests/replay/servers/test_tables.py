@@ -6,7 +6,7 @@ import timestep_streams
 
 from callboard.errors import CallboardError
 from callboard.replay import WindowFormat, replay_table
-from callboard.replay_settings import ReplaySettings
+from callboard.settings.replay_settings import ReplaySettings
 
 LAYOUT = timestep_streams.layout(envs=4, actors=2)
 GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)

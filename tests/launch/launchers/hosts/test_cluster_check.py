@@ -8,8 +8,8 @@ import threading
 import pytest
 import yaml
 
+from callboard.cli.cluster import main as cluster_command
 from callboard.errors import CallboardError
-from callboard.launch.cli.cluster import main as cluster_command
 from callboard.launch.launchers.hosts.cluster_check import check_reach, describe_problems
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
 

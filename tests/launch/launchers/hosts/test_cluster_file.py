@@ -14,10 +14,11 @@ import yaml
 from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
-from callboard.launch.program import make_program, nodes_of
+from callboard.launch.program import make_program
+from callboard.launch.program_nodes import nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import parse_experiment
 
 CONTENT = {
     "hosts": {"gpu-0": "10.9.0.1", "cpu-0": "10.9.0.2", "cpu-1": "10.9.0.3"},

@@ -9,8 +9,8 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.hosts import host_run
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.run_directory.layout import RunDirectory

@@ -3,7 +3,7 @@
 import dataclasses
 
 from callboard.agents.sac import Sac
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import TrainedPolicy
 from callboard.launch.launchers.hosts.shared_settings import shared_settings
 

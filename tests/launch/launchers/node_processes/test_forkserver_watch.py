@@ -53,7 +53,7 @@ def test_another_forkserver_has_time_for_its_imports(server):
     said, clock = [], Clock()
     watch = ForkserverWatch(said.append, clock, seconds=0.001)
     assert wait_until(lambda: watch.replies, 10, 0.001)
-    server._preload = "callboard.launch.launchers.node_processes.preload"  # TensorFlow, for seconds.
+    server._preload = "callboard.launch.preload"  # TensorFlow, for seconds.
     process = server._process
     process.kill()
     assert wait_until(lambda: server._process is not process, 10, 0.001)

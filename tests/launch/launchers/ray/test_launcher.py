@@ -18,7 +18,7 @@ from learned_windows import SHARDS, check_priorities, learned_windows, saved, se
 from ray.util.placement_group import placement_group_table
 from ray_clusters import ray_cluster
 
-from callboard.launch.cli.command import main
+from callboard.cli.command import main
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
 

@@ -17,15 +17,15 @@ from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.agents.sac import Sac
 from callboard.agents.td3 import TD3
-from callboard.agents.weights import WeightClient, pack_weights
+from callboard.agents.variables.weights import WeightClient, pack_weights
 from callboard.data import Version
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.ray.own_loop import rollout, start_servers, train
 from callboard.launch.nodes.node import Unreachable
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.policy_weights import read_policy
-from callboard.nested_settings import from_values
+from callboard.settings.nested_settings import from_values
 
 pytestmark = pytest.mark.slow
 

@@ -3,10 +3,11 @@
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.ray.ray_run import bundles_of
-from callboard.launch.program import make_program, nodes_of
+from callboard.launch.program import make_program
+from callboard.launch.program_nodes import nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
 
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from callboard.agents.sac import Sac
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.ray.task_nodes import TaskCoordinator
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.layout import RunDirectory

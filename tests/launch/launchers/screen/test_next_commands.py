@@ -10,13 +10,13 @@ from untrained_runs import write_run
 
 import callboard
 from callboard.agents.impala import Impala
-from callboard.launch.cli import evaluate, train
-from callboard.launch.experiment import Experiment
+from callboard.cli import evaluate, train
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.settings import write_experiment
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.launchers.screen.next_commands import next_commands
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import write_experiment
 
 LIMITS = {
     "max_steps": 5000,
@@ -50,7 +50,7 @@ def stopped_before_the_start(monkeypatch):
     def stop(*arguments, **options):
         raise Accepted
 
-    monkeypatch.setattr("callboard.launch.cli.train.environments.check", stop)
+    monkeypatch.setattr("callboard.cli.train.environments.check", stop)
     monkeypatch.setattr("callboard.launch.launchers.local_launchers.start_forkserver", lambda: None)
 
 

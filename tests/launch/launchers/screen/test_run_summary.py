@@ -9,8 +9,8 @@ from dm_env import specs
 from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.launchers.screen.run_summary import SummaryMonitor, describe_end
 from callboard.launch.run_directory.layout import RunDirectory

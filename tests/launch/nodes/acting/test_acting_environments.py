@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting.acting_environments import make_environments
 
 

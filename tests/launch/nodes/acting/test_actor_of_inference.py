@@ -7,8 +7,8 @@ import pytest
 from courier.python.client import StatusNotOk
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting.actor import ActorNode
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
 from callboard.launch.nodes.coordination.coordinator import Coordinator

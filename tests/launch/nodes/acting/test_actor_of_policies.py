@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import RandomPolicy
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting.actor import ActorNode

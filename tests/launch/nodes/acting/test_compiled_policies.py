@@ -4,7 +4,7 @@ import dataclasses
 
 from callboard.agents.agent import Agent
 from callboard.environments import spec
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting.acting_environments import make_environments
 from callboard.launch.nodes.acting.compiled_policies import compile_policy
 

@@ -7,11 +7,11 @@ import launchpad as lp
 import numpy as np
 import pytest
 
-from callboard.agents.acting import Episode, Stepper
 from callboard.agents.impala import Impala
+from callboard.agents.policies.acting import Episode, Stepper
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.acting.environment_node import EnvironmentNode
 from callboard.launch.nodes.acting.prepared_actor import make_actor_environments
 from callboard.launch.nodes.coordination.coordinator import Coordinator

@@ -3,12 +3,12 @@
 import threading
 
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots, TrainedPolicy, policy_setting
+from callboard.launch.experiments.settings import plain
 from callboard.launch.nodes.acting.fixed_policies import fetch_trained_agents, make_fixed_policies
 from callboard.launch.nodes.node import NodeContext, Unreachable
-from callboard.launch.settings import plain
 
 SMALL = Ppo(unroll_length=8)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.weights import pack_weights
+from callboard.agents.variables.weights import pack_weights
 from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.nodes.acting.opponents import Opponents, ServedPolicies
 from callboard.launch.nodes.node import NodeContext, Unreachable

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.agents.weights import pack_weights
+from callboard.agents.variables.weights import pack_weights
 from callboard.data import Timestep
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.acting import policy_actors
 from callboard.launch.nodes.acting.policy_actors import LocalPolicyActor, RemotePolicyActor

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 from host_network import HostNetwork, why_not
 
-from callboard.agents import array_parts
-from callboard.agents.weights import WeightClient
+from callboard.agents.variables import array_parts
+from callboard.agents.variables.weights import WeightClient
 from callboard.data import Version
 from callboard.launch.nodes.acting import weight_fetching
 from callboard.launch.nodes.acting.weight_fetching import fetch_weights

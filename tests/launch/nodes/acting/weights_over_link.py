@@ -26,7 +26,7 @@ def serve(port, size):
 def fetch(address, size):
     import tensorflow as tf
 
-    from callboard.agents.weights import WeightClient
+    from callboard.agents.variables.weights import WeightClient
     from callboard.launch.nodes.acting.weight_fetching import CALL_SECONDS, fetch_weights
     from callboard.launch.nodes.node import NodeContext
 

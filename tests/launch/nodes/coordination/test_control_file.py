@@ -4,13 +4,13 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.agents.schedules import Schedule
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.control_file import ControlFile
 from callboard.launch.nodes.reports.messages import ControlState
 from callboard.launch.nodes.reports.run_control import RunControl
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.nested_settings import with_values
+from callboard.settings.nested_settings import with_values
 
 
 @pytest.fixture

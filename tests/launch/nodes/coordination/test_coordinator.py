@@ -11,14 +11,14 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.files.manifest import write_manifest
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.coordination.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reports.messages import Report, RunState, plain
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.manifest import write_manifest
 
 
 @pytest.fixture

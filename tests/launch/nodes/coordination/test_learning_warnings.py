@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from callboard.agents.registry import agent_class
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.coordination.learning_warnings import LearningWarnings
 from callboard.launch.run_directory.layout import RunDirectory

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.nodes.coordination.run_ending import RunEnding
 from callboard.launch.nodes.coordination.stopping_rules import Stop
-from callboard.launch.settings import parse_experiment
 
 LIMIT = Stop("reached max_steps", final_evaluation=True)
 

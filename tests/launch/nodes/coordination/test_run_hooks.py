@@ -6,9 +6,9 @@ import pytest
 from own_callbacks import Recorder
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.curriculum import Stage
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.counters import Counters
 from callboard.launch.nodes.coordination.run_hooks import RunHooks
 from callboard.launch.nodes.reports.run_control import RunControl

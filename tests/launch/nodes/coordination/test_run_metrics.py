@@ -3,8 +3,8 @@
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.counters import Counters
 from callboard.launch.nodes.coordination.run_metrics import RunMetrics
 from callboard.launch.nodes.episodes.joint_episodes import JointEpisode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.stopping_rules import StoppingRules, setting_that_ended
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from callboard.agents.ppo import Ppo
 from callboard.environments.multi_agent.policy_slots import MultiAgentEpisode
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.nodes.episodes.joint_episodes import (
     JointEpisode,

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.ppo import Ppo
-from callboard.agents.weights import pack_weights
+from callboard.agents.variables.weights import pack_weights
 from callboard.data import Version
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.nodes.evaluation.evaluated_policies import EvaluatedPolicies, make_players, mean_step

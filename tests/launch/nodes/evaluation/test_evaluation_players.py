@@ -5,7 +5,7 @@ import pytest
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_plan import make_plan
 from callboard.launch.experiments.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.nodes.acting.compiled_policies import acting_policies

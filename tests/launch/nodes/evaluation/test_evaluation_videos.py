@@ -10,8 +10,8 @@ from local_nodes import small_run
 from untrained_runs import untrained_players, write_run
 
 from callboard.launch.nodes.evaluation.evaluation_videos import EvaluationVideos
-from callboard.launch.trained import video_files
-from callboard.launch.trained.video_files import ThinnedFrames
+from callboard.launch.pictures import video_files
+from callboard.launch.pictures.video_files import ThinnedFrames
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.evaluation.evaluation_watch import EvaluationWatch
 from callboard.launch.nodes.progress import Progress
 

@@ -15,15 +15,16 @@ from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.launchers.screen.display import LineMonitor
 from callboard.launch.nodes.acting.timestep_codec import TimestepCodec
 from callboard.launch.nodes.inference import inference
-from callboard.launch.program import describe_graph, make_program
+from callboard.launch.program import make_program
+from callboard.launch.program_nodes import describe_graph
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import parse_experiment, read_recipe
 
 
 class Tapped:

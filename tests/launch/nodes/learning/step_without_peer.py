@@ -10,8 +10,8 @@ import threading
 
 import tensorflow as tf
 
-from callboard.launch.nodes.devices import make_strategy
 from callboard.launch.nodes.learning.peer_watch import PeerWatch
+from callboard.launch.processes.devices import make_strategy
 
 
 def main(addresses, rank, why):

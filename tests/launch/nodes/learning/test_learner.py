@@ -8,9 +8,9 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
-from callboard.launch.program import learner_rules
+from callboard.launch.experiments.settings import parse_experiment
+from callboard.launch.node_rules import learner_rules
 from callboard.launch.run_directory.checkpoints import step_of
-from callboard.launch.settings import parse_experiment
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.nodes.learning.prepared_learner import prepare_learner
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.settings import parse_experiment
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from callboard.agents.learning.weight_names import named_weights
+from callboard.agents.variables.weight_names import named_weights
 from callboard.launch.nodes.learning.prepared_learner import write_network_table
 from callboard.launch.run_directory.layout import RunDirectory
 

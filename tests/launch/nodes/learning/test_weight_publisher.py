@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.learning.finite_checks import NotFiniteError
-from callboard.agents.weights import Unpacking
+from callboard.agents.variables.finite_checks import NotFiniteError
+from callboard.agents.variables.weights import Unpacking
 from callboard.data import Version
 from callboard.deadlines import Deadline
 from callboard.launch.nodes.learning.weight_publisher import WeightPublisher

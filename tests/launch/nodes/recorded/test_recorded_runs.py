@@ -12,7 +12,7 @@ import pytest
 
 from callboard.environments.recorded import open_data
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -22,7 +22,7 @@ h5py = pytest.importorskip("h5py")
 
 def experiment_of(agent, directory, **settings):
     from callboard.agents.registry import agent_class
-    from callboard.nested_settings import from_values
+    from callboard.settings.nested_settings import from_values
 
     of_agent = settings.pop("agent_settings", {})
     values = {"network.hidden_sizes": (4,), "batch_size": 8, **of_agent}

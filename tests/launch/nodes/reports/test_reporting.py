@@ -7,8 +7,8 @@ import pytest
 from courier.python.client import StatusNotOk
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment
 from callboard.launch.experiments.checked_run import Run
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reports import reporting

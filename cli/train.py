@@ -1,0 +1,140 @@
+"""`callboard train`: trains an agent."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import environments
+from ..errors import CallboardError
+from ..launch.experiments.environment_check import environment_check
+from ..launch.experiments.option_parsing import option_texts
+from ..launch.experiments.policy_server_settings import check_address_is_free
+from ..launch.experiments.run_checks import check_settings
+from ..launch.experiments.settings import format_recipe
+from ..launch.launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
+from ..launch.launchers.run_outcome import Outcome
+from ..settings.named_objects import import_object
+from ..studies.comparison.run_series import OF_SERIES
+from .command_parser import CommandParser
+from .experiment_options import (
+    define_experiment,
+    experiment_help,
+    experiment_parser,
+    parse_arguments,
+    redefine_experiment,
+    split_options,
+)
+from .launcher_options import launcher_help, parse_launcher
+from .private_network import run_in_private_network
+from .run_arguments import add_trust
+from .seed_series import check_series_owner, is_series, train_seeds
+
+_OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network", "of_series")
+"""Options of the command that are not passed to each run of several seeds."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = experiment_parser("train", "Trains an agent.")
+    parser.add_argument(
+        "--launcher",
+        default=DEFAULT_LAUNCHER,
+        metavar="NAME",
+        help=f"{', '.join(LAUNCHERS)}, or package.module:Class; {DEFAULT_LAUNCHER} by default",
+    )
+    parser.add_argument("--resume", action="store_true", help="continue the run, or the runs of --seeds, in --run-dir")
+    add_trust(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is in --run-dir")
+    parser.add_argument("--seeds", help="run once with each of these seeds, such as 1,2,3, one after the other")
+    parser.add_argument(
+        "--private-network", action="store_true", help="run in a network of its own, which cannot be reached"
+    )
+    parser.add_argument(
+        "--add-nodes",
+        metavar="MODULE:FUNCTION",
+        help='function that adds nodes of your own, see "A node in the graph"',
+    )
+    parser.add_argument(
+        "--print-settings", action="store_true", help="print all settings as a recipe, and start nothing"
+    )
+    parser.add_argument(OF_SERIES, action="store_true", help=argparse.SUPPRESS)
+    known, agent, options = parse_arguments(parser, arguments)
+    if known.help:
+        print(experiment_help(parser, agent, launcher_help(known.launcher)))
+        return 0
+    if known.private_network and not known.print_settings:
+        if not launcher_class(known.launcher).on_this_machine:
+            raise CallboardError(
+                f"--private-network is for runs on one machine, and the nodes of --launcher {known.launcher} must be "
+                "reachable from others; leave one of the two out"
+            )
+        run_in_private_network(["train", *arguments])
+    # Until `run` is imported, nothing imports TensorFlow, so that mistakes are reported at once.
+    given_options = options
+    launcher, options = parse_launcher(known.launcher, options, parser)
+    if known.print_settings and known.seeds is not None:
+        raise CallboardError("--print-settings prints a recipe, which has one seed: leave --seeds out")
+    if known.seeds is not None or (known.resume and is_series(options)):
+        of_launcher, _ = split_options(given_options, launcher_options(launcher_class(known.launcher)))
+        settings = None if known.resume else define_experiment(agent, known.recipe, options)
+        if known.resume and not known.trust:
+            check_series_owner(options)
+        return train_seeds(
+            known.seeds, settings, launcher, options, [*_options_of_each_run(parser, known), *of_launcher]
+        )
+    if known.resume:
+        settings = redefine_experiment(agent, known.recipe, options, known.trust)
+    else:
+        settings = define_experiment(agent, known.recipe, options)
+    if known.print_settings:
+        check_settings(settings.without_agent())
+        print(format_recipe(settings.experiment()), end="")
+        return 0
+    given = list(option_texts(options))
+    experiment = launcher.fit(settings.without_agent(), given)
+    launcher.check(experiment)
+    check_settings(experiment)
+    check_address_is_free(experiment)
+    launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
+    launcher.prepare()
+    with environment_check(experiment) as check:
+        check.wait_until_imported()
+        environments.check(experiment.env, experiment.options_of_env)
+        add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
+        # Takes seconds, in which the environment is tried.
+        from ..launch.launchers.screen.display import make_monitor
+        from ..launch.run import run
+
+        experiment = settings.experiment()
+    monitor = make_monitor(experiment.max_steps)
+    try:
+        outcome = run(experiment, launcher, monitor, known.resume, add_nodes, known.overwrite)
+    finally:
+        monitor.close()
+    if known.of_series:
+        outcome.next_commands = ()
+    with contextlib.suppress(OSError):
+        _print_end(outcome, experiment.evaluation_episodes)
+    return outcome.exit_code
+
+
+def _options_of_each_run(parser: CommandParser, known: argparse.Namespace) -> list[str]:
+    """Returns the given options of the command itself that apply to each run of several seeds."""
+    given: list[str] = []
+    for action in dict.fromkeys(parser.options.values()):
+        value = getattr(known, action.dest, None)
+        if action.dest in _OF_THE_SERIES or value == action.default:
+            continue
+        given += action.option_strings[-1:] if action.nargs == 0 else [action.option_strings[-1], str(value)]
+    return given
+
+
+def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
+    from ..launch.launchers.screen.run_summary import describe_end
+
+    if outcome.failed_node is None:
+        print(describe_end(outcome, evaluation_episodes), flush=True)
+        return
+    error = (outcome.error or "").rstrip()
+    print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)

@@ -1,0 +1,73 @@
+"""The policies that a run has saved: their files, and policies with their weights."""
+
+import pathlib
+from collections.abc import Sequence
+
+from ...agents.agent import Policy
+from ...data import Layout
+from ...environments.batches.spec_files import parse_spec
+from ...errors import CallboardError
+from ...files.guarded_files import read_regular
+from ...specs import EnvironmentSpec
+from ..experiments.experiment import Experiment
+from ..run_directory.best_policy import BestPolicy
+from ..run_directory.checkpoints import Checkpoints
+from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
+from ..run_directory.layout import RunDirectory
+from ..run_directory.policy_weights import load_weights
+
+
+def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:
+    """Returns the file of the weights to act with.
+
+    Args:
+      run_directory: directory of the run.
+      checkpoint: as in `RunReference`.
+      others: directories of other policies that act with the same checkpoint, for the advice in the error.
+
+    Raises:
+      CallboardError: the run has no such checkpoint, or its policies have directories of their own.
+    """
+    checkpoint = chosen_checkpoint(run_directory, checkpoint, others=others)
+    checkpoints = Checkpoints(run_directory, read_only=True)
+    if checkpoint == "best":
+        found = BestPolicy(run_directory, read_only=True).path()
+    elif checkpoint == "latest":
+        found = _policy_of(checkpoints.latest())
+    else:
+        found = _policy_of(checkpoints.named(checkpoint))
+    if found is None:
+        raise no_checkpoint(run_directory, checkpoint, others)
+    return found
+
+
+def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
+    """Returns the spec of a run's environment; None for runs from before it was saved.
+
+    Raises:
+      CallboardError: the file is damaged.
+    """
+    try:
+        return parse_spec(read_regular(run_directory.environment).decode("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CallboardError(
+            f"{run_directory.environment} cannot be read: {error}; remove it and resume the run, which writes it again"
+        ) from error
+
+
+def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Path) -> Policy:
+    """Returns the policy of an experiment, as in its evaluations, with weights from a file.
+
+    Raises:
+      CallboardError: the file is damaged, or does not fit the networks.
+    """
+    agent = experiment.agent
+    policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
+    load_weights(weights, policy.variables)
+    return policy
+
+
+def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:
+    return None if checkpoint is None else checkpoint / "policy.npz"

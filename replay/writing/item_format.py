@@ -1,0 +1,130 @@
+"""Storage format of items of single environments: what writers store, tables expect and readers unpack."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ...data import Layout, Nest, Record, Sample
+from ..packing import Packing
+from ..stacking import is_frame, stack_rows
+from .per_environment_writers import ReplayItem
+from .recent_records import cut, leaf_indices
+
+
+class Row(NamedTuple):
+    """The data of one timestep in replay."""
+
+    age: Any
+    """int32, timesteps since the start of the episode or of the writer."""
+    record: Record
+    """The record, without extras if only initial priorities need them."""
+    discounted_return: Any = ()
+    """float32, see `Sample.discounted_return`; `()` unless replay keeps it."""
+    weight: Any = ()
+    """float32, in items of whole batches: what ends with this timestep is sampled in proportion to it, as long as its
+    priority is the first, and never if it is 0; otherwise `()`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemFormat(abc.ABC):
+    """One column of bytes for all data of a timestep, and optionally one for the recurrent state of the first one.
+
+    Attributes:
+      layout: contains the specs of the record and the recurrent state.
+      length: transitions in an item.
+      stack: number of frames that the network sees; every frame is stored once.
+      keep_extras: whether replay stores the policy's extras; otherwise they only serve to compute initial priorities.
+      stored_state: selects the part of the recurrent state of its first timestep that an item stores; None for none.
+      returns_discount: γ of the discounted returns that items store; None for none.
+      together: 1 for items of single environments; otherwise an item holds the windows or sequences of an actor's whole
+        batch, of which so many are sampled at a time, see `reading.whole_batches`.
+    """
+
+    layout: Layout
+    length: int
+    stack: int = 1
+    keep_extras: bool = False
+    stored_state: Callable[[Nest], Nest] | None = None
+    returns_discount: float | None = None
+    together: int = 1
+
+    @abc.abstractmethod
+    def read(self, item: ReplayItem) -> Sample:
+        """Converts a batch of items `[B, ...]` to a time-major `Sample`."""
+
+    @functools.cached_property
+    def rows(self) -> Packing:
+        """Packs the data of a timestep."""
+        number = tf.TensorSpec((), tf.float32)
+        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, number))
+
+    @functools.cached_property
+    def state(self) -> Packing | None:
+        """Packs the stored part of the recurrent state; None if items store none."""
+        leaves = self.state_leaves(self.layout.state)
+        return Packing(self.stored_state(self.layout.state)) if self.stored_state and leaves else None
+
+    @functools.cached_property
+    def _kept(self) -> list[int]:
+        return leaf_indices(self.layout.record, lambda record: self._row((), record))
+
+    def row_leaves(
+        self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = (), weight: Any = ()
+    ) -> list[Any]:
+        """Returns the leaves of a `Row`, given the leaves of a record."""
+        row = [age, *[leaves[index] for index in self._kept]]
+        if self.returns_discount is not None:
+            row.append(discounted_return)
+        if self.together > 1:
+            row.append(weight)
+        return row
+
+    def state_leaves(self, state: Nest) -> list[Any]:
+        """Returns the leaves of the stored part of a recurrent state."""
+        return tree.flatten(self.stored_state(state)) if self.stored_state else []
+
+    def signature(self) -> ReplayItem:
+        """Returns the `tf.TensorSpec` nest of an item."""
+        envs = () if self.together == 1 else (self.layout.envs_per_actor,)
+        rows = self.rows.signature(self.length + self.stack, *envs)
+        return ReplayItem(rows, self.state.signature(*envs) if self.state else ())
+
+    def weights(self, item: ReplayItem) -> tf.Tensor:
+        """Returns the first weights `[N, B]` in items of whole batches `[N, length + stack, B, size]`, see `Row`."""
+        return self.rows.unpack(item.rows[:, -1]).weight
+
+    def unpack(self, item: ReplayItem) -> Sample:
+        """Returns the timesteps of a batch of items, all fields `[length + 1, B, ...]` with stacked frames."""
+        age, record, discounted_return, _ = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+        newest = slice(self.stack - 1, None)
+        age, rest = age[newest], cut(record._replace(observation=()), newest)
+
+        def stacked(spec: tf.TensorSpec, leaf: tf.Tensor) -> tf.Tensor:
+            return stack_rows(leaf, age, self.stack) if is_frame(spec) else leaf[newest]
+
+        observation = tree.map_structure(stacked, self.layout.record.observation, record.observation)
+        return Sample(
+            record=rest._replace(observation=observation),
+            state=self.state.unpack(item.state) if self.state else (),
+            discounted_return=cut(discounted_return, newest),
+        )
+
+    def _row(self, age: Any, record: Record, discounted_return: Any = (), weight: Any = ()) -> Row:
+        record = record if self.keep_extras else record._replace(extras=())
+        return Row(
+            age,
+            record,
+            () if self.returns_discount is None else discounted_return,
+            () if self.together == 1 else weight,
+        )
+
+
+def without_last(nest: Nest) -> Nest:
+    """Returns a nest without the last row of each leaf."""
+    return cut(nest, slice(None, -1))

@@ -1,0 +1,189 @@
+"""Modules of the user's own project, as opposed to installed packages, and how they are found.
+
+`my_module:MyAgent` is also looked up in the working directory.  That directory may belong to somebody else, and
+installed packages try to import modules that need not exist (NumPy tries `pickle5`): if it were on Python's path,
+merely starting the command there would execute a file of that name.  So it is not on the path, but has a finder of its
+own, which only answers to settings, to nodes that receive objects of these modules, and to the modules found there
+themselves.
+"""
+
+import functools
+import importlib.machinery
+import importlib.metadata
+import multiprocessing.spawn
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+_LIBRARY = __name__.partition(".")[0]
+_LOADERS = (
+    "multiprocessing.spawn",
+    *(
+        f"{_LIBRARY}.{name}"
+        for name in (
+            "settings.named_objects",
+            "environments.checks.trial_process",
+            "launch.launchers.node_processes.forkserver_process",
+            "launch.launchers.node_processes.node_process",
+            "launch.launchers.ray.node_actors",
+            "launch.launchers.ray.workers",
+            "launch.nodes.reports.commands",
+        )
+    ),
+)
+"""Modules that import what a setting, or an object that was sent to a node, names."""
+
+
+_REPOSITORY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_FOLDERS = (
+    "agents benchmarks cli docs environments examples files launch networks replay settings studies tests"
+).split()
+_MODULES = (
+    "__init__ __main__ action_masks callbacks caller_words data deadlines errors foreign_names install_commands "
+    "interpreter moved_modules policy_client setup specs tracing_lock transitions"
+).split()
+"""What belongs to Callboard in its directory: in a clone, the user's modules may lie beside it."""
+
+
+class WorkingDirectoryFinder:
+    """Finds modules in a directory for settings, and for other modules of that directory.
+
+    Args:
+      directory: absolute path of the directory.
+    """
+
+    def __init__(self, directory: str):
+        self.directory = directory
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or not self._answers(_importer(sys._getframe(1))):
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, [self.directory], target)
+
+    def _answers(self, importer: FrameType | None) -> bool:
+        if importer is None:
+            return False
+        if importer.f_globals.get("__name__") in _LOADERS:
+            return True
+        file = os.path.abspath(importer.f_code.co_filename)
+        return file.startswith(os.path.join(self.directory, "")) and not is_installed(file)
+
+
+def search_working_directory(directory: str | None = None) -> None:
+    """Lets settings name modules in a directory, from now on and in this process; by default the working directory."""
+    if directory is None:
+        try:
+            directory = os.getcwd()
+        except OSError:  # It was removed.
+            return
+    if directory not in searched_directories():
+        sys.meta_path.append(WorkingDirectoryFinder(directory))
+    _search_in_spawned_processes()
+
+
+@functools.cache
+def _search_in_spawned_processes() -> None:
+    """Lets processes that `multiprocessing` spawns for a user's module find it, as this process does."""
+    prepared = multiprocessing.spawn.get_preparation_data
+    multiprocessing.spawn.get_preparation_data = lambda name: {**prepared(name), _LIBRARY: _SearchedDirectories()}
+
+
+class _SearchedDirectories:
+    """When it is unpickled, the process searches the directories that the one searched which pickled it."""
+
+    def __reduce__(self) -> Any:
+        return _search_all, (searched_directories(),)
+
+
+def _search_all(directories: Sequence[str]) -> None:
+    for directory in directories:
+        search_working_directory(directory)
+
+
+def searched_directories() -> list[str]:
+    """Returns the directories of `search_working_directory`, for other processes."""
+    return [finder.directory for finder in sys.meta_path if isinstance(finder, WorkingDirectoryFinder)]
+
+
+def is_installed(file: str) -> bool:
+    """Returns whether a file belongs to an installed package, or to Python itself, rather than to a project."""
+    return os.path.abspath(file).startswith(_installed_directories())
+
+
+def is_own(module: str) -> bool:
+    """Returns whether an imported module belongs to the user's project.
+
+    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.
+    Callboard's own files are not the user's in a clone either, under whatever name they are imported: its tests start
+    programs, and its functions remove directories.  What
+    lies beside the metadata of its distribution is installed, wherever that is: `pip install --target` and the modules
+    of clusters put libraries into directories of PYTHONPATH.
+    """
+    top = module.partition(".")[0]
+    if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    found = sys.modules.get(module) or sys.modules.get(top)
+    file = getattr(found, "__file__", None)
+    if file is None:
+        # A notebook or an interactive session, whose main module has no file.
+        return module == "__main__"
+    if _is_of_repository(file):
+        return False
+    return not (is_installed(file) or _lies_with_its_distribution(top)) or _depends_on_callboard(top)
+
+
+def _is_of_repository(file: str) -> bool:
+    """Returns whether a file is Callboard's; not if the working directory is a folder of it, as for its own tests."""
+    inside = os.path.relpath(os.path.realpath(file), _REPOSITORY)
+    folder, separator, _ = inside.partition(os.sep)
+    if not separator:
+        return os.path.splitext(folder)[0] in _MODULES
+    searched = [os.path.join(os.path.realpath(each), "") for each in searched_directories()]
+    own = os.path.join(_REPOSITORY, folder, "")
+    inner = any(each.startswith(own) and os.path.realpath(file).startswith(each) for each in searched)
+    return folder in _FOLDERS and not inner
+
+
+def _importer(frame: FrameType | None) -> FrameType | None:
+    """Returns the frame of the import statement, or of the call that imports."""
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib":
+        frame = frame.f_back
+    return frame
+
+
+@functools.cache
+def _installed_directories() -> tuple[str, ...]:
+    paths: list[Any] = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
+    # The prefix is where scripts and data are; a project may be in it.
+    prefixes = {sys.prefix, sys.base_prefix, sysconfig.get_path("data")}
+    return tuple(os.path.join(path, "") for path in sorted({*paths} - prefixes))
+
+
+@functools.cache
+def _lies_with_its_distribution(top: str) -> bool:
+    module = sys.modules.get(top)
+    places = [*getattr(module, "__path__", ()), *filter(None, [getattr(module, "__file__", None)])]
+    for root in {os.path.dirname(place) for place in places}:
+        for distribution in importlib.metadata.distributions(path=[root]):
+            if distribution.read_text("METADATA") is None:
+                continue  # An old kind of editable installation, whose metadata are in the project.
+            files = (distribution.read_text("RECORD") or "").splitlines()
+            modules = (distribution.read_text("top_level.txt") or "").split()
+            if top in modules or any(line.startswith((f"{top}/", f"{top}.")) for line in files):
+                return True
+    return False
+
+
+@functools.cache
+def _depends_on_callboard(top: str) -> bool:
+    for name in importlib.metadata.packages_distributions().get(top, ()):
+        if any(re.match(rf"{_LIBRARY}\b(?![.-])", each) for each in importlib.metadata.requires(name) or ()):
+            return True
+    return False

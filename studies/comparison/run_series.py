@@ -1,0 +1,241 @@
+"""A series of runs, one after the other, each in a process and a directory of its own; it can be interrupted.
+
+The runs of one *cell* differ in their seeds alone:
+
+    DIR/progress.json             which runs there are, and how those that have ended did
+    DIR/CELL/settings.yaml        settings of the cell's runs, a recipe
+    DIR/CELL/seed-1/              a run directory
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...errors import CallboardError
+from ...files.atomic_files import write_file
+from ...files.guarded_files import read_json
+from ...interpreter import callboard_command
+from ...launch.experiments.new_or_resumed import check_can_be_made
+from ...launch.experiments.policy_settings import AgentSettings, policy_setting
+from ...launch.experiments.settings import Settings, plain
+from ...launch.experiments.yaml_files import format_yaml, read_yaml
+from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
+from ...launch.run_directory.run_lock import run_lock
+
+_PROGRESS = "progress.json"
+_SETTINGS = "settings.yaml"
+_OF_EACH_RUN = ("run_dir", "seed")
+_PR_SET_PDEATHSIG = 1
+OF_SERIES = "--of-series"
+"""Option of `callboard train` for the runs of a series, after which the series says what is next."""
+
+
+class RunEnd(NamedTuple):
+    """How a run of a series ended."""
+
+    exit_code: int
+    seconds: float
+    """Seconds of its last process."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.exit_code == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Runs with the same settings but for the seed.
+
+    Attributes:
+      name: directory of the runs in that of the series; empty if the series has one cell.
+      recipe: their settings, without seed and run directory, see `recipe_of`.
+      seeds: seeds of the runs.
+      options: further options of `callboard train`, such as `("--launcher", "inline")`.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    seeds: Sequence[int]
+    options: Sequence[str] = ()
+
+    def run_name(self, seed: int) -> str:
+        return f"{self.name}/seed-{seed}".lstrip("/")
+
+
+class SeriesOutcome(NamedTuple):
+    """How a series ended."""
+
+    ends: Mapping[str, RunEnd | None]
+    """How each run ended, by name; None for one that was not started or was interrupted."""
+    stopped_by: int | None
+    """The signal that stopped the series."""
+
+    @property
+    def failed(self) -> list[str]:
+        return [name for name, end in self.ends.items() if end is not None and not end.is_finished]
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.stopped_by if self.stopped_by is not None else int(bool(self.failed))
+
+    def summary(self) -> str:
+        """Returns one line: how many runs are finished, and which failed."""
+        finished = sum(end is not None and end.is_finished for end in self.ends.values())
+        failed = f"; failed: {', '.join(self.failed)}" if self.failed else ""
+        return f"{finished} of {len(self.ends)} runs are finished{failed}"
+
+
+class SeriesDirectory:
+    """Layout of the directory of a series."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    @property
+    def exists(self) -> bool:
+        return os.path.exists(self.path / _PROGRESS)  # Also False for what cannot be a path.
+
+    def run(self, name: str) -> pathlib.Path:
+        return self.path / name
+
+    def settings(self, cell: str) -> pathlib.Path:
+        return self.path / cell / _SETTINGS
+
+    def read_progress(self) -> dict[str, RunEnd | None]:
+        """Returns how the runs ended, by name; empty for a new series.
+
+        Raises:
+          CallboardError: the file is damaged.
+        """
+        if not self.exists:
+            return {}
+        path = self.path / _PROGRESS
+        try:
+            content = read_json(path)
+            return {
+                str(name): None if end is None else RunEnd(int(end[0]), float(end[1])) for name, end in content.items()
+            }
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise CallboardError(f"{path} is damaged; replace it by a copy, or name another directory") from error
+
+    def write_progress(self, ends: Mapping[str, RunEnd | None]) -> None:
+        rows = [f"{json.dumps(name)}: {json.dumps(end)}" for name, end in ends.items()]
+        write_file(self.path / _PROGRESS, "{\n" + ",\n".join(rows) + "\n}\n")
+
+    def check(self, cells: Iterable[Cell]) -> None:
+        """Refuses a directory that belongs to something else, or to a series with other settings.
+
+        Raises:
+          CallboardError: one line that says what is wrong and how to fix it.
+        """
+        check_can_be_made(self.path)
+        if (self.path / "experiment.yaml").exists():
+            raise CallboardError(f"there is already a run in {self.path}; name another directory")
+        self.read_progress()
+        for cell in cells:
+            path = self.settings(cell.name)
+            if path.exists() and read_yaml(path, links=False) != dict(cell.recipe):
+                raise CallboardError(
+                    f"the settings have changed since {path} was written, and its runs could not be compared; name "
+                    "another directory, or remove this one"
+                )
+
+    def write_settings(self, cells: Iterable[Cell]) -> None:
+        """Makes the directories, and writes the settings of each cell."""
+        for cell in cells:
+            path = self.settings(cell.name)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                write_file(path, format_yaml(dict(cell.recipe)))
+
+
+def recipe_of(settings: Settings) -> dict[str, Any]:
+    """Returns settings as a recipe, without seed and run directory."""
+    recipe = {key: value for key, value in settings.of_run.items() if key not in _OF_EACH_RUN}
+    if "policies" in recipe:
+        recipe["policies"] = {name: policy_setting(policy) for name, policy in recipe["policies"].items()}
+    return plain({"agent": policy_setting(AgentSettings(settings.agent, settings.of_agent)), **recipe})
+
+
+def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callable[[str], None]) -> SeriesOutcome:
+    """Runs the runs that are not finished, one after the other; a run that fails does not stop the others.
+
+    Args:
+      directory: directory of the series, already checked.
+      cells: its cells.
+      notify: receives a line before each run, and about each that fails.
+
+    Raises:
+      CallboardError: the directory cannot be written, or another process runs there.
+    """
+    with run_lock(directory.path / "lock", "a series of runs"):
+        directory.write_settings(cells)
+        before = directory.read_progress()
+        planned = {cell.run_name(seed): (cell, seed) for cell in cells for seed in cell.seeds}
+        # A run whose directory was deleted is made again.
+        ends = {name: before.get(name) if directory.run(name).is_dir() else None for name in planned}
+        directory.write_progress({**before, **ends})
+        stopped_by = None
+        for number, (name, (cell, seed)) in enumerate(planned.items(), 1):
+            end = ends[name]
+            if end is not None and end.is_finished:
+                notify(f"run {number} of {len(planned)}, {name}, is already finished")
+                continue
+            ends[name] = None
+            notify(f"run {number} of {len(planned)}: {name}")
+            begun = time.monotonic()
+            exit_code, stopped_by = _run_process(_arguments(directory, cell, seed))
+            if stopped_by is None:
+                ends[name] = RunEnd(exit_code, round(time.monotonic() - begun, 1))
+                if exit_code:
+                    notify(f"{name} failed with exit code {exit_code}; see {directory.run(name)}/logs")
+            directory.write_progress({**before, **ends})
+            if stopped_by is not None:
+                break
+    return SeriesOutcome(ends, stopped_by)
+
+
+def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:
+    run = directory.run(cell.run_name(seed))
+    if (run / "experiment.yaml").exists():
+        begin = ["--resume"]
+    else:
+        begin = ["--recipe", str(directory.settings(cell.name)), "--seed", str(seed)]
+    return ["train", *begin, "--run-dir", str(run), OF_SERIES, *cell.options]
+
+
+def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:
+    """Runs the command `callboard`; returns its exit code, and the signal that stopped it.
+
+    The process is in a session of its own, so that a terminal's Ctrl-C arrives once, through this process.  It is
+    stopped by SIGTERM if this process dies.
+    """
+    before = (
+        f"import ctypes, os; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+        f"os.getppid() == {os.getpid()} or sys.exit(143)"
+    )
+    received: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(number: int) -> None:
+        received.append(number)
+        if process is not None:
+            process.send_signal(number)
+
+    with stop_signals(stop):
+        process = subprocess.Popen(
+            callboard_command(*arguments, before=before, in_new_session=True), start_new_session=True
+        )
+        if received:
+            process.send_signal(received[0])
+        exit_code = process.wait()
+    if received:
+        return exit_code, received[0]
+    # Somebody has stopped the run itself: the series was meant as well.
+    return exit_code, exit_code - 128 if exit_code - 128 in STOP_SIGNALS else None

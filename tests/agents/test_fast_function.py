@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall, as_arrays, eager_functions
+from callboard.data import Timestep
+
+
+def test_a_call_gives_the_structure_of_the_function_with_the_newest_variables():
+    weight = tf.Variable(2.0)
+
+    def function(timestep, state):
+        doubled = timestep.observation["x"] * weight
+        return {"z": doubled, "a": (state["h"] + 1, ())}, [timestep.first]
+
+    flag, number = tf.TensorSpec((None,), tf.bool), tf.TensorSpec((None,))
+    timestep = Timestep({"x": tf.TensorSpec((None, 3)), "unused": number}, number, number, flag, flag)
+    compiled = CompiledFunction(function, timestep, {"h": tf.TensorSpec((2,), tf.int32)})
+    x, ones, flags = np.ones((4, 3), np.float32), np.ones(4, np.float32), np.array([True, False, True, True])
+    given = Timestep({"x": x, "unused": ones}, ones, ones, flags, flags)
+    for value in (2.0, 5.0):
+        weight.assign(value)
+        named, flat = as_arrays(compiled(given, {"h": tf.constant([1, 2])}))
+        np.testing.assert_array_equal(named["z"], value * x)
+        np.testing.assert_array_equal(named["a"][0], [2, 3])
+        assert named["a"][1] == () and list(named) == ["a", "z"]
+        np.testing.assert_array_equal(flat[0], flags)
+
+
+def test_what_is_not_used_is_not_looked_at_and_what_is_must_fit():
+    vector = tf.TensorSpec((2,))
+    compiled = CompiledFunction(lambda used, unused: used + 1, vector, vector)
+    np.testing.assert_array_equal(compiled(np.zeros(2, np.float32), None), [1, 1])
+    with pytest.raises(ValueError, match=r"float32\(3,\) was given where the function takes float32\(2,\)"):
+        compiled(np.zeros(3, np.float32), None)
+    with pytest.raises(ValueError, match="float64"):
+        compiled(np.zeros(2), None)
+
+
+@pytest.mark.parametrize("size", [4, 100_000])
+def test_outputs_keep_nothing_of_the_arrays_that_went_in(size):
+    compiled = CompiledFunction(lambda x: tf.identity(x), tf.TensorSpec((size,)))
+    array = np.zeros(size, np.float32)
+    output = compiled(array)
+    array += 1
+    assert not output.numpy().any()
+
+
+def test_a_function_with_effects_has_them_at_every_call():
+    count = tf.Variable(0)
+    compiled = CompiledFunction(lambda x: x + tf.cast(count.assign_add(1), tf.float32), tf.TensorSpec(()))
+    assert [float(compiled(np.float32(0.5))) for _ in range(3)] == [1.5, 2.5, 3.5]
+    assert count.numpy() == 3
+
+
+def test_a_function_that_is_compiled_on_its_first_call_gives_its_own_structure_and_has_its_effects_at_every_call():
+    total = tf.Variable(0.0)
+
+    def function(timestep, scale):
+        total.assign_add(scale * tf.reduce_sum(timestep.observation["x"]))
+        return {"total": total.read_value(), "a": (timestep.first, ())}, [timestep.reward * scale]
+
+    compiled = CompiledOnFirstCall(function)
+    for scale, expected in ((1.0, 3.0), (2.0, 9.0)):
+        number = tf.constant([scale])
+        timestep = Timestep({"x": tf.ones(3)}, number, number, number > 1, number > 1)
+        named, (scaled,) = compiled(timestep, tf.constant(scale))
+        assert float(named["total"]) == expected and named["a"][1] == ()
+        assert bool(named["a"][0]) == (scale > 1) and float(scaled) == scale**2
+
+
+def test_eager_functions_run_in_python_at_every_call():
+    seen = []
+
+    def function(x, state):
+        seen.append(x.numpy() if hasattr(x, "numpy") else None)
+        return {"b": x + 1, "a": (state,)}
+
+    spec = tf.TensorSpec((2,))
+    with eager_functions():
+        eager, first_call = CompiledFunction(function, spec, spec), CompiledOnFirstCall(function)
+    compiled = CompiledFunction(function, spec, spec)
+    assert not tf.config.functions_run_eagerly() and len(seen) == 1
+    x = np.ones(2, np.float32)
+    for _ in range(2):
+        outputs = as_arrays(eager(x, x))
+        np.testing.assert_array_equal(outputs["b"], as_arrays(compiled(x, x))["b"])
+        np.testing.assert_array_equal(outputs["a"][0], x)
+        first_call(tf.constant(x), x)
+    assert len(seen) == 5 and all(value is not None for value in seen[1:])
+    assert eager.outputs["b"] == tf.TensorSpec((2,))
+    with pytest.raises(ValueError, match="float64"):
+        eager(np.ones(2), x)

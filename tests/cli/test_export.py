@@ -1,0 +1,39 @@
+"""`callboard export`: mistakes write nothing, and what it says of the SavedModel."""
+
+import pytest
+from untrained_runs import write_run
+
+from callboard.cli.command import main
+
+
+@pytest.mark.parametrize(
+    "run, directory, message",
+    [
+        ("nowhere", "new", "there is no run in nowhere"),
+        ("run", "taken", "taken is not empty; name a new directory"),
+        ("run", "file", "file is a file"),
+        ("run", "new", "run has no checkpoint latest; choose from best"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", steps=() if directory == "new" else (5,))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").touch()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["export", run, directory, "--checkpoint", "latest"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.startswith("callboard: ") and error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_inputs_and_outputs_of_the_saved_model_are_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", steps=(5,))
+    assert main(["export", "run", "policy", "--checkpoint", "5"]) == 0
+    first, inputs, outputs = capsys.readouterr().out.splitlines()
+    assert first == "run/checkpoints/000000000005/policy.npz is now the SavedModel policy"
+    assert inputs.startswith("inputs: ") and "observation float32(None, 4)" in inputs and "first bool(None,)" in inputs
+    assert outputs.startswith("outputs: action int32(None,)")
+    assert (tmp_path / "policy" / "saved_model.pb").exists()

@@ -1,0 +1,75 @@
+"""What messages propose for episodes that do not end: it is accepted, and ends them."""
+
+import shlex
+
+import gymnasium
+import numpy as np
+import pytest
+
+from callboard import environments
+from callboard.environments import episode_limit_advice
+from callboard.launch.experiments.settings import parse_experiment
+
+WRAPPED = "truncate them in the environment, or, if it is a gymnasium.Env, with --env-wrappers "
+
+
+class Endless(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Limited(Endless):
+    def __init__(self, max_episode_steps=0):
+        self.limit, self.steps = max_episode_steps, 0
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), 0.0, False, self.limit == self.steps, {}
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "advice"),
+    [
+        (Endless, {}, f"{WRAPPED}'[{{name: TimeLimit, max_episode_steps: 1000}}]'"),
+        (
+            Endless,
+            {"env_wrappers": ["ClipReward"]},
+            f"{WRAPPED}'[ClipReward, {{name: TimeLimit, max_episode_steps: 1000}}]'",
+        ),
+        (Limited, {}, "limit their length with --env-options.max_episode_steps 1000"),
+        ("Pendulum-v1", {}, "limit their length with --env-options.max_episode_steps 1000"),
+        ("MinAtar/Breakout-v1", {}, "limit their length with --env-options.max_episode_steps 1000"),
+        ("ALE/Pong-v5", {}, "limit their length with --env-options.max_num_frames_per_episode 1000"),
+        (
+            "pettingzoo:mpe.simple_spread_v3",
+            {},
+            "limit their length, in most environments of PettingZoo with --env-options.max_cycles 1000",
+        ),
+        ("procgen:coinrun", {}, "truncate them in the environment"),
+    ],
+)
+def test_what_limits_episodes_depends_on_the_environment(env, options, advice):
+    assert episode_limit_advice(env, options) == advice
+    _, _, proposed = advice.partition("--")
+    if proposed:
+        wrappers = ["--env-wrappers", str(list(options["env_wrappers"]))] if options else []
+        given = shlex.split(f"--{proposed}")
+        name = "CartPole-v1" if isinstance(env, type) else env
+        changed = parse_experiment("ppo", {"env": name}, [*wrappers, *given])
+        environments.check(env, changed.options_of_env)
+
+
+@pytest.mark.parametrize("env", [Endless, Limited])
+def test_episodes_end_with_what_is_proposed(env):
+    given = shlex.split(f"--{episode_limit_advice(env, {}).partition('--')[2]}".replace("1000", "3"))
+    options = parse_experiment("ppo", {"env": "CartPole-v1"}, given).options_of_env
+    environment = environments.make(env, 1, [0], options)
+    environment.reset()
+    assert [bool(environment.step(np.zeros(1, np.int64)).last[0]) for _ in range(3)] == [False, False, True]

@@ -1,0 +1,69 @@
+"""The directory of a new or resumed run: its name, and what is refused before anything is written."""
+
+import re
+
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.new_or_resumed import check_state, default_run_directory, find_run_directory
+from callboard.launch.run_directory.layout import RunDirectory
+
+
+@pytest.mark.parametrize(
+    "run_dir, message",
+    [
+        ("file", "is a file; name another one"),
+        ("file/run", "is a file"),
+        ("n" * 300, "a name of 300 bytes"),
+        ("x/" * 3000, "a path of "),
+        ("a\0b", "run_dir must be text, a path or null"),
+    ],
+)
+def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
+    (tmp_path / "file").touch()
+    with pytest.raises(CallboardError, match=message):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
+
+
+def test_a_run_without_a_directory_is_named_after_agent_environment_and_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment(Impala(), "ALE/Pong-v5")
+    found = find_run_directory(experiment, resume=False)
+    assert re.fullmatch(r"impala-ALE_Pong-v5-\d{8}-\d{6}-[a-z0-9]{6}", found.path.name)
+    assert found.path.parent == tmp_path / "runs"
+    assert find_run_directory(experiment, False, agent="mine:MyAgent").path.name.startswith("myagent-ALE")
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_that_start_in_the_same_second_have_directories_of_their_own():
+    experiment = Experiment(Impala(), "ALE/Pong-v5")
+    names = {default_run_directory(experiment, "impala") for _ in range(1000)}
+    assert len(names) == 1000
+
+
+def test_only_a_directory_with_a_run_is_resumed_and_only_one_without_is_new(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert not check_state(directory, "here", resume=False).replaces
+    with pytest.raises(CallboardError, match="there is no run to resume in here: it has no experiment.yaml"):
+        check_state(directory, "here", resume=True)
+    make_run(directory)
+    assert not check_state(directory, "here", resume=True).replaces
+    with pytest.raises(CallboardError, match="there is already a run in here; continue it with resume=True"):
+        check_state(directory, "here", resume=False)
+    with pytest.raises(CallboardError, match="resume needs the run's directory"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1"), resume=True)
+
+
+def test_a_run_that_is_overwritten_is_replaced(tmp_path):
+    directory = RunDirectory(tmp_path)
+    make_run(directory)
+    assert check_state(directory, "here", resume=False, overwrite=True).replaces
+    with pytest.raises(CallboardError, match="either resumed or overwritten"):
+        check_state(directory, "here", resume=True, overwrite=True)
+
+
+def make_run(directory):
+    directory.experiment.touch()
+    (directory.checkpoints / "000000000001").mkdir(parents=True)
