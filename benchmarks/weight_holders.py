@@ -118,7 +118,7 @@ def fetch(specs: Specs, address: str, askers: int, assigns: bool, notes: Any) ->
         return weights.version.step if newer and weights.version else None
 
     weights.fetch()
-    weights.keep_fetching(fetch_once, fetch_pause(askers), stop)
+    weights.keep_fetching(fetch_once, lambda: fetch_pause(askers), stop)
     return (_in_thread(functools.partial(held.hold, apply)), stop), None
 
 

@@ -108,36 +108,23 @@ class Unpacking:
             check_weights(self._names, self(packed))
 
 
-class WeightClient:
-    """Keeps a policy's variables up to date.
-
-    `fetch` may run in a separate thread while the policy acts; `apply` assigns the fetched weights to the variables
-    between two timesteps.  Where something else than the variables is used, `take` comes in its place, and `assign`
-    when the variables are read.
+class WeightFetcher:
+    """Fetches each newer version of weights from a source, large ones in parts.
 
     Args:
       source: the source of weights.
-      variables: the policy's variables.
     """
 
-    def __init__(self, source: WeightSource, variables: Sequence[tf.Variable]):
+    def __init__(self, source: WeightSource):
         self._source = source
-        self._variables = variables
-        self._unpack = Unpacking(variables)
-        # One call for all variables: assigning them one by one takes five times as long.
-        self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
         self.parts = ArrayParts()
         """The transfer of weights that are too large for one call."""
         self._incoming: tuple[int, int] | None = None
-        self._lock = threading.Lock()
-        self._needed = threading.Event()
-        self._fetched: Snapshot | None = None
         self._newest: tuple[int, int] | None = None
-        self._assigned: Version | None = None
-        self.version: Version | None = None
-        """The version of `values`; None before the first `apply` or `take`."""
-        self.values: list[np.ndarray] = []
-        """The newest values taken, read-only."""
+
+    def receive(self, version: tuple[int, int], packed: np.ndarray) -> None:
+        """Takes weights that have been fetched."""
+        raise NotImplementedError
 
     def reconnect(self, source: WeightSource) -> None:
         """Replaces the source for all later fetches."""
@@ -176,9 +163,40 @@ class WeightClient:
             self._incoming = None
         if packed is not None:
             assert not isinstance(packed, int)
-            with self._lock:
-                self._fetched = version, packed
-                self._newest = version
+            self.receive(version, packed)
+            self._newest = version
+
+
+class WeightClient(WeightFetcher):
+    """Keeps a policy's variables up to date.
+
+    `fetch` may run in a separate thread while the policy acts; `apply` assigns the fetched weights to the variables
+    between two timesteps.  Where something else than the variables is used, `take` comes in its place, and `assign`
+    when the variables are read.
+
+    Args:
+      source: the source of weights.
+      variables: the policy's variables.
+    """
+
+    def __init__(self, source: WeightSource, variables: Sequence[tf.Variable]):
+        super().__init__(source)
+        self._variables = variables
+        self._unpack = Unpacking(variables)
+        # One call for all variables: assigning them one by one takes five times as long.
+        self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
+        self._lock = threading.Lock()
+        self._needed = threading.Event()
+        self._fetched: Snapshot | None = None
+        self._assigned: Version | None = None
+        self.version: Version | None = None
+        """The version of `values`; None before the first `apply` or `take`."""
+        self.values: list[np.ndarray] = []
+        """The newest values taken, read-only."""
+
+    def receive(self, version: tuple[int, int], packed: np.ndarray) -> None:
+        with self._lock:
+            self._fetched = version, packed
 
     def apply(self) -> bool:
         """Assigns the weights that were fetched last; returns False if there are no new ones."""
@@ -223,7 +241,7 @@ class WeightClient:
         """Makes `keep_fetching` send its next request without a pause: the caller cannot act before it has others."""
         self._needed.set()
 
-    def keep_fetching(self, fetch: Callable[[], object], pause: float, stop: threading.Event) -> None:
+    def keep_fetching(self, fetch: Callable[[], object], pause: Callable[[], float], stop: threading.Event) -> None:
         """Fetches repeatedly in a background thread until `stop` is set.
 
         Does not fetch while fetched weights have not been applied: with many actors and slow timesteps, the source
@@ -231,13 +249,13 @@ class WeightClient:
 
         Args:
           fetch: calls `self.fetch` and handles its errors.
-          pause: seconds between two calls, unless newer weights are needed.
+          pause: returns the seconds between two calls, unless newer weights are needed.
           stop: ends the thread when set; errors of a fetch that was waiting then are ignored.
         """
 
         def fetch_until_stop() -> None:
             while not stop.is_set():
-                self._needed.wait(pause)
+                self._needed.wait(pause())
                 self._needed.clear()
                 if not (self.waiting or stop.is_set()):
                     try:

@@ -59,7 +59,7 @@ class Run:
         layout = self.policies[name]
         agent = self.experiment.policies.get(name, self.experiment.agent)
         experiment = self.experiment.for_policy(agent, layout)
-        return Run(experiment, layout, self.directory.of_policy(name), self.controlled, policy=name)
+        return Run(experiment, layout, self.directory.of_policy(name), self.controlled, policy=name, start=self.start)
 
     @property
     def policy_runs(self) -> "list[Run]":

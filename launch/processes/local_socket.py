@@ -72,7 +72,7 @@ def call(path: pathlib.Path, method: str, *arguments: Any) -> Any:
             client.settimeout(_CALL_SECONDS)
             with _short(path) as short:
                 client.connect(short)
-            _check_owner(client)
+            check_owner(client)
             _send(client, {"method": method, "arguments": arguments})
             answer = _receive(client)
     except OSError as error:
@@ -90,7 +90,7 @@ def _serve(listener: socket.socket, methods: Mapping[str, Callable[..., Any]], o
             return
         with client, contextlib.suppress(OSError, SocketError, LookupError, TypeError, ValueError):
             client.settimeout(_CALL_SECONDS)
-            _check_owner(client)
+            check_owner(client)
             request = _receive(client)
             _send(client, {"result": methods[request["method"]](*request["arguments"])})
 
@@ -110,7 +110,8 @@ def _receive(end: socket.socket) -> Any:
         raise SocketError("the line is not JSON") from error
 
 
-def _check_owner(end: socket.socket) -> None:
+def check_owner(end: socket.socket) -> None:
+    """Raises `SocketError` unless the process at the other end belongs to this user or to root."""
     _, user, _ = _PEER.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     if user not in (os.geteuid(), 0):
         raise SocketError("the process at the other end belongs to another user")

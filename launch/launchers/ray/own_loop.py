@@ -12,6 +12,7 @@ import functools
 import math
 import pathlib
 import shutil
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -125,7 +126,7 @@ def start_servers(experiment: Experiment, resume: bool = False, restore: str | p
     if is_url(experiment.run_dir):
         raise CallboardError(f"the run directory {experiment.run_dir} is a URL; set a path, or use the launcher ray")
     experiment = dataclasses.replace(experiment, evaluator=False, stop_return=None)
-    run = Run(experiment, layout, find_run_directory(experiment, resume))
+    run = Run(experiment, layout, find_run_directory(experiment, resume), start=uuid.uuid4().hex)
     saved = None
     if restore is not None:
         variables = _policy(run).variables

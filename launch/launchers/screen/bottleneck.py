@@ -30,12 +30,11 @@ def find_bottleneck(waiting: Waiting, status: Mapping[str, Any]) -> Bottleneck |
     """
     slow = status.get("slow_weights")
     if slow:
-        size, seconds, count, kind = slow
-        nodes = counted(count, f"{kind} node" if kind == "inference" else kind)
+        size, seconds, machines = slow
         less, fewer = argument("publish_every_steps", 100), argument("inference", "central")
         return Bottleneck(
             "link",
-            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {nodes}: the link to the learner is the "
+            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {counted(machines, 'machine')}: the link to the learner is the "
             f"bottleneck; {less} sends them less often, {fewer} to fewer nodes",
         )
     found = _bottleneck(waiting, status.get("learner_steps", 0))

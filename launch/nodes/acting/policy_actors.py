@@ -21,6 +21,7 @@ from .actor_writer import ActorWriter
 from .compiled_policies import compile_policy
 from .timestep_codec import TimestepCodec
 from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+from .weight_relay import RelayedLearner
 
 _RETRY_SECONDS = 0.1
 _RENEWAL_SECONDS = 1.0
@@ -95,7 +96,7 @@ class LocalPolicyActor:
         self._run = run
         self._index = index
         self._context = context
-        self._learner = learner
+        self._learner = RelayedLearner(learner, run.start, run.layout.actors, context)
         self._replay = replay
         self._seconds_short_of_data = seconds_short_of_data
         self._finished = finished
@@ -104,7 +105,7 @@ class LocalPolicyActor:
         slots = run.experiment.envs_per_actor
         self._policy = compile_policy(run.experiment, layout, networks, "train", index * slots, slots, incarnation)
         self._layout = trace_layout(agent, layout, networks)
-        self._weights = WeightClient(learner.client(CALL_SECONDS), self._policy.policy.variables)
+        self._weights = WeightClient(self._learner.client(CALL_SECONDS), self._policy.policy.variables)
         # A writer of the agent's own may compute something with the networks.
         self._writer_reads_variables = type(agent).make_writer is not Agent.make_writer
         self._writer: ActorWriter | None = None
@@ -139,7 +140,7 @@ class LocalPolicyActor:
         self._recorder = PolicyRecorder(self._policy, self._writer)
         if not self._context.cooperative:
             Heartbeat(self._replay, self._context.stop, [self._layout.shard_of(self._index)])
-            fetch_in_background(self._weights, self._learner, self._layout.actors, self._context)
+            fetch_in_background(self._weights, self._learner, lambda: self._learner.pause, self._context)
 
     def begin(self, timestep: Timestep) -> None:
         pass

@@ -1,17 +1,30 @@
 """Fetching of the learner's weights by nodes that act."""
 
-from ....agents.variables.weights import WeightClient
-from ..node import NodeContext, NodeHandle, Unreachable
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ....agents.variables.weights import WeightClient, WeightFetcher
+from ..node import NodeContext, Unreachable
 
 CALL_SECONDS = 5.0
 """Timeout of a call to the learner."""
-_FETCH_SECONDS = 0.01
+FETCH_SECONDS = 0.01
+"""Least time between the answer to a request for weights and the next one."""
 _FETCHES_A_SECOND = 500
 """Upper bound on weight requests per second over all actors that need not wait for newer ones, so that the learner has
 time to learn."""
 
 
-def fetch_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
+class Learner(Protocol):
+    """Where weights come from: a `NodeHandle`, or a `RelayedLearner`."""
+
+    name: str
+
+    def client(self, timeout: float) -> Any:
+        """Returns a source of weights whose calls raise `Unreachable` after `timeout` seconds."""
+
+
+def fetch_weights(weights: WeightFetcher, learner: Learner, context: NodeContext) -> bool:
     """Fetches newer weights from the learner; returns False if it does not answer.
 
     In that case the learner is being restarted, perhaps on another host, or its link is slow.  Until it is back, actors
@@ -30,24 +43,26 @@ def fetch_weights(weights: WeightClient, learner: NodeHandle, context: NodeConte
     return True
 
 
-def fetch_in_background(weights: WeightClient, learner: NodeHandle, nodes: int, context: NodeContext) -> None:
+def fetch_in_background(
+    weights: WeightClient, learner: Learner, pause: Callable[[], float], context: NodeContext
+) -> None:
     """Keeps fetching newer weights from the learner in a background thread.
 
     Args:
       weights: the weights to keep up to date.
       learner: handle of the learner.
-      nodes: number of nodes that fetch from this learner.
+      pause: returns the seconds between an answer and the next request.
       context: context of the node; its `stop` ends the thread.
     """
-    weights.keep_fetching(lambda: fetch_weights(weights, learner, context), fetch_pause(nodes), context.stop)
+    weights.keep_fetching(lambda: fetch_weights(weights, learner, context), pause, context.stop)
 
 
-def fetch_pause(nodes: int) -> float:
+def fetch_pause(nodes: float) -> float:
     """Returns the seconds each of `nodes` nodes waits between the learner's answer and its next request."""
-    return max(_FETCH_SECONDS, nodes / _FETCHES_A_SECOND)
+    return max(FETCH_SECONDS, nodes / _FETCHES_A_SECOND)
 
 
-def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
+def wait_for_weights(weights: WeightClient, learner: Learner, context: NodeContext) -> bool:
     """Waits for the first weights; returns False if the run stops first."""
     context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():

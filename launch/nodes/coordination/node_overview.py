@@ -105,17 +105,20 @@ class NodeOverview:
             for kind, nodes in by_kind.items()
         }
 
-    def slow_weights(self) -> tuple[float, float, int, str] | None:
-        """Returns the bytes of weights that take long, the seconds, how many nodes get them, and their kind."""
+    def slow_weights(self) -> tuple[float, float, int] | None:
+        """Returns the bytes of weights that take long, the seconds, and how many machines get them.
+
+        On each machine, one node of a kind fetches them, see `weight_relay`.
+        """
         slow: dict[str, list[Sequence[float]]] = {}
         for name, (_, health) in self._nodes.items():
             if health is not None and health.transfer and health.transfer[1] >= _LONG_SECONDS:
                 slow.setdefault(kind_of(name), []).append(health.transfer)
         if not slow:
             return None
-        kind = max(slow, key=lambda kind: len(slow[kind]))
-        size, seconds = (statistics.fmean(values) for values in zip(*slow[kind], strict=True))
-        return size, seconds, len(slow[kind]), kind
+        transfers = max(slow.values(), key=len)
+        size, seconds = (statistics.fmean(values) for values in zip(*transfers, strict=True))
+        return size, seconds, len(transfers)
 
     def evaluation(self) -> Sequence[int] | None:
         """Returns how many episodes of an evaluation have ended, and of how many; None where none is under way."""

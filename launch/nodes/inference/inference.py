@@ -28,7 +28,8 @@ from ...processes.devices import prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec
-from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+from ..acting.weight_fetching import CALL_SECONDS, Learner, fetch_in_background, wait_for_weights
+from ..acting.weight_relay import RelayedLearner
 from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
@@ -72,7 +73,7 @@ class InferenceNode(ReportingNode):
         self._experiment = experiment
         self._layout = run.layout
         self._rank = rank
-        self._learner = learner
+        self._learner = RelayedLearner(learner, run.start, experiment.inference_nodes, context)
         self._actors = {index: _ServedActor() for index in range(rank, experiment.actors, experiment.inference_nodes)}
         self._shards = sorted({run.layout.shard_of(index) for index in self._actors})
         self._shard_names = [replay[shard].name for shard in self._shards]
@@ -135,7 +136,7 @@ class InferenceNode(ReportingNode):
             return
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, self._shards)
-            fetch_in_background(self._weights, self._learner, self._experiment.inference_nodes, self.context)
+            fetch_in_background(self._weights, self._learner, lambda: self._learner.pause, self.context)
         self._set_up.set()
         logging.info("ready to act for actors %s", ", ".join(map(str, self._actors)))
 
@@ -263,7 +264,7 @@ class PreparedInference(NamedTuple):
     """Fetches the weights of those networks."""
 
 
-def prepare_inference(agent: Agent, layout: Layout, learner: NodeHandle) -> PreparedInference:
+def prepare_inference(agent: Agent, layout: Layout, learner: Learner) -> PreparedInference:
     """Builds what acts in an inference node; weights and connections to replay follow, and a writer for each actor.
 
     Args:

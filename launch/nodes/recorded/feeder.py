@@ -17,7 +17,7 @@ from ...experiments.recorded_sources import open_sources
 from ..acting.actor_writer import ActorWriter
 from ..acting.compiled_policies import compile_policy
 from ..acting.environment_node import POLL_SECONDS
-from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
+from ..acting.weight_fetching import CALL_SECONDS, fetch_in_background, fetch_pause, wait_for_weights
 from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
@@ -99,7 +99,8 @@ class FeederNode(ReportingNode):
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             if self._weights is not None:
-                fetch_in_background(self._weights, self._learner, self._run.experiment.actors + 1, self.context)
+                pause = fetch_pause(self._run.experiment.actors + 1)
+                fetch_in_background(self._weights, self._learner, lambda: pause, self.context)
 
     def step(self) -> None:
         """Writes one timestep of all episodes that it plays, if replay takes it."""

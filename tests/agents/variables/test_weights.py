@@ -129,7 +129,7 @@ def fetches_until_it_fails(stops_first, monkeypatch):
         raise ConnectionError("the source has ended")
 
     before = set(threading.enumerate())
-    WeightClient(None, []).keep_fetching(fetch, 0.0, stop)
+    WeightClient(None, []).keep_fetching(fetch, lambda: 0.0, stop)
     (thread,) = set(threading.enumerate()) - before
     if stops_first:
         stop.set()
@@ -147,7 +147,7 @@ def test_a_source_that_ends_after_the_stop_is_no_error(monkeypatch):
 def test_a_node_that_needs_newer_weights_does_not_pause():
     stop, fetched = threading.Event(), threading.Semaphore(0)
     client = WeightClient(None, [])
-    client.keep_fetching(fetched.release, 60.0, stop)
+    client.keep_fetching(fetched.release, lambda: 60.0, stop)
     assert not fetched.acquire(timeout=0.05)
     for _ in range(2):
         client.need_newer()

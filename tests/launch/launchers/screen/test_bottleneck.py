@@ -24,10 +24,10 @@ def test_the_part_that_the_others_wait_for_is_named(learner, actor, inference, p
 
 
 def test_a_link_that_needs_long_for_the_weights_is_named_with_what_helps():
-    found = find_bottleneck({}, {"learner_steps": 0, "slow_weights": [34e6, 27.2, 4, "actor"]})
+    found = find_bottleneck({}, {"learner_steps": 0, "slow_weights": [34e6, 27.2, 4]})
     assert found.part == "link"
     assert found.description == (
-        "weights of 34 MB take 27 s to 4 actors: the link to the learner is the bottleneck; publish_every_steps=100 "
+        "weights of 34 MB take 27 s to 4 machines: the link to the learner is the bottleneck; publish_every_steps=100 "
         'sends them less often, inference="central" to fewer nodes'
     )
 

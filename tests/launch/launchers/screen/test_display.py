@@ -156,5 +156,5 @@ def test_a_line_says_how_far_the_final_evaluation_is(capsys):
 
 
 def test_a_line_names_a_slow_link(capsys):
-    LineMonitor(1000).status({**STATUS, "slow_weights": [34e6, 27.2, 1, "actor"]})
-    assert "bottleneck link: weights of 34 MB take 27 s to 1 actor: the link" in capsys.readouterr().out
+    LineMonitor(1000).status({**STATUS, "slow_weights": [34e6, 27.2, 1]})
+    assert "bottleneck link: weights of 34 MB take 27 s to 1 machine: the link" in capsys.readouterr().out
