@@ -34,8 +34,8 @@ def find_bottleneck(waiting: Waiting, status: Mapping[str, Any]) -> Bottleneck |
         less, fewer = argument("publish_every_steps", 100), argument("inference", "central")
         return Bottleneck(
             "link",
-            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {counted(machines, 'machine')}: the link to the learner is the "
-            f"bottleneck; {less} sends them less often, {fewer} to fewer nodes",
+            f"weights of {size / 1e6:,.0f} MB take {seconds:.0f} s to {counted(machines, 'machine')}: the link to the "
+            f"learner is the bottleneck; {less} sends them less often, {fewer} to fewer nodes",
         )
     found = _bottleneck(waiting, status.get("learner_steps", 0))
     if found is None or found.part != "actors" or "policy_server/open_episodes" not in status:
