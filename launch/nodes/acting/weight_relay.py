@@ -1,7 +1,7 @@
 """One fetch of a learner's weights for all nodes of a machine that act, which share them in memory.
 
 The first of these nodes that finds no *relay* at a Unix socket of the run becomes it: two threads of its process fetch
-each version from the learner and hand it to the others, as a descriptor of memory that nobody can write to.  The socket
+each version from the learner and hand it to the others, as a descriptor of memory that no process can write to.  The socket
 has a name but no file, and the memory neither, so a relay that is killed leaves nothing behind; the next node that asks
 becomes the relay.  While a relay does not answer in time, nodes fetch from the learner themselves.
 """
@@ -119,7 +119,7 @@ class RelayedLearner:
                 return connection
             except ConnectionRefusedError:
                 connection.close()
-                if attempt:
+                if attempt or self._context.stop.is_set():
                     raise
                 self._become_relay()
             except SocketError as error:
@@ -184,6 +184,7 @@ class WeightRelay(WeightFetcher):
         self._wanted = threading.Event()
         self._answered = threading.Condition()
         self._fresh = Deadline(0.0)
+        self._ended = threading.Event()
         self._connections: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="relay of weights", daemon=True).start()
         threading.Thread(target=self._fetch_while_wanted, name="fetches of the relay", daemon=True).start()
@@ -205,6 +206,7 @@ class WeightRelay(WeightFetcher):
                 # It asks in place of all nodes of this machine.
                 stop.wait(fetch_pause(self._nodes / max(1, len(self._connections))))
         finally:
+            self._ended.set()
             for each in (self._listener, *self._connections):
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
@@ -223,7 +225,7 @@ class WeightRelay(WeightFetcher):
         try:
             with connection, contextlib.suppress(OSError, SocketError, struct.error):
                 check_owner(connection)
-                while request := connection.recv(_REQUEST.size + 1):
+                while not self._ended.is_set() and (request := connection.recv(_REQUEST.size + 1)):
                     have = _REQUEST.unpack(request)
                     snapshot = self._other_than(None if have == _NOTHING else have)
                     if snapshot is None:
@@ -239,7 +241,7 @@ class WeightRelay(WeightFetcher):
         """Returns weights and their version, which is another than `have`; None if none come in time."""
         self._wanted.set()
         with self._answered:
-            # Nobody may have asked for a while.
+            # No node may have asked for a while.
             self._answered.wait_for(lambda: not self._fresh.has_passed, _HOLD_SECONDS)
         return self._store.get(have, _HOLD_SECONDS)
 

@@ -114,7 +114,7 @@ def test_weights_that_arrive_are_those_of_the_learner_and_cannot_be_changed(lear
     assert not values.any(), "what a node holds stays as it was"
 
 
-def test_a_learner_is_not_asked_where_nobody_wants_weights(learner, nodes):
+def test_a_learner_is_not_asked_where_no_node_wants_weights(learner, nodes):
     assert fetched_by_all(nodes, 0)
     assert wait_until(lambda: _calls_within(learner, 0.6) == 0, 20.0)
 

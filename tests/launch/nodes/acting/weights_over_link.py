@@ -1,6 +1,6 @@
 """Serves weights, or fetches them, in a process of its own.
 
-`serve PORT BYTES`, `fetch ADDRESS BYTES`, or `relay ADDRESS BYTES START`, which goes on for ever.
+`serve PORT BYTES`, `fetch ADDRESS BYTES`, or `relay ADDRESS BYTES START`, which does not end.
 """
 
 import sys
