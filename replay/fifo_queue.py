@@ -1,15 +1,14 @@
-"""What is the same for all first-in-first-out queues: one shard, no priorities, and no whole batch at the end."""
+"""What is the same for all first-in-first-out queues: their shards, no priorities, and no whole batch at the end."""
 
 import dataclasses
 
 from ..data import Layout
-from ..errors import CallboardError
 from .servers.window_weights import SetPriorities
 
 
 @dataclasses.dataclass(frozen=True)
 class FifoQueue:
-    """A queue whose items are learned from once, in the order of writing.
+    """A queue whose items are learned from once, those of each shard in the order of writing.
 
     Attributes:
       layout: the run's layout; only `check` works without record and state.
@@ -34,6 +33,8 @@ class FifoQueue:
         return None
 
     def check(self) -> None:
-        """Raises `CallboardError` unless there is one replay shard."""
-        if self.layout.shards != 1:
-            raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")
+        """Raises `CallboardError` for sizes that cannot work; any number of shards does."""
+
+    def per_shard(self, items: int) -> int:
+        """Returns the size of each shard's table, of `items` items in all: more shards hold no older data than one."""
+        return -(-items // self.layout.shards)

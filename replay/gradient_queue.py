@@ -11,6 +11,7 @@ import tree
 from .. import specs
 from ..data import Nest
 from .fifo_queue import FifoQueue
+from .reading.queue_items import queue_items
 from .reading.read_ahead import read_ahead
 from .replay_protocol import ReplayDataset
 from .servers.duplicate_filter import WRITER_BITS, item_id
@@ -60,21 +61,13 @@ class GradientQueue(FifoQueue):
         return None
 
     def tables(self) -> list[reverb.Table]:
-        return [queue_table(_TABLE, self.signature(), self.waiting)]
+        return [queue_table(_TABLE, self.signature(), self.per_shard(self.waiting))]
 
     def writer(self, replay: ReplayHandle, actor: int) -> "GradientQueueWriter":
         return GradientQueueWriter(replay, self.layout.shard_of(actor))
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
-        signature = self.signature()
-        items = reverb.TrajectoryDataset(
-            server_address=replay.address(0),
-            table=_TABLE,
-            dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
-            shapes=tree.map_structure(lambda spec: spec.shape, signature),
-            max_in_flight_samples_per_worker=1,
-            num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
-        )
+        items = queue_items(replay, _TABLE, self.signature(), range(self.layout.shards))
         received = replay.received
         received.prepare()
 

@@ -1,6 +1,7 @@
 """First-in-first-out queue of sequences: each is learned from once, in the order of writing."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import reverb
 import tensorflow as tf
@@ -62,8 +63,8 @@ class SequenceQueue(FifoQueue):
         envs = self.layout.envs_per_actor
         signature = sequence_signature(self.layout, self.length, envs, self.stack, self._repeats, self._keeps_returns)
         items = max(1, int(self._items_per_step / self._tables))
-        # With a limit on the lag, other actors may contribute for one that is away.
-        size = items * self.batches if self.pace is None else max(items * self.batches, items + 2)
+        # With a limit on the lag, other actors may contribute for one that is away, also to another shard.
+        size = self.per_shard(items * self.batches) if self.pace is None else max(items * self.batches, items + 2)
         return [queue_table(self._table(number), signature, size) for number in range(self._tables)]
 
     def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
@@ -76,19 +77,22 @@ class SequenceQueue(FifoQueue):
             table,
             self.length,
             period,
+            shard=self.layout.shard_of(actor),
             waits_for_room=self.pace is None,
             stack=self.stack,
             returns_discount=self.returns_discount,
         )
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
-        table = self._table(input_context.input_pipeline_id % self._tables)
+        number = input_context.input_pipeline_id % self._tables
+        table = self._table(number)
         dataset = queue_dataset(
             replay,
             self.layout,
             table,
             self.length,
             self.element_size,
+            self._shards_of(number),
             updates_per_call=self.updates_per_call,
             stack=self.stack,
             repeats=self._repeats,
@@ -113,6 +117,13 @@ class SequenceQueue(FifoQueue):
     @property
     def _tables(self) -> int:
         return 1 if self.max_policy_lag is None else self.layout.learners
+
+    def _shards_of(self, number: int) -> Sequence[int]:
+        """Returns the shards on which the table of this number is written to."""
+        if self._tables == 1:
+            return range(self.layout.shards)
+        actors = (actor for actor in range(self.layout.actors) if self.layout.learner_of(actor) == number)
+        return sorted({self.layout.shard_of(actor) for actor in actors})
 
     def _table(self, number: int) -> str:
         return "queue" if self._tables == 1 else f"queue_{number}"

@@ -49,7 +49,7 @@ def check_node_counts(experiment: Experiment) -> None:
     if experiment.replay_shards > experiment.actors and not experiment.dataset:
         raise CallboardError(
             f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
-            f"1, or at most {experiment.actors} for an agent that samples from replay"
+            f"at most {experiment.actors}"
         )
     if experiment.inference == "local" and experiment.inference_nodes > 1:
         raise CallboardError(

@@ -1,6 +1,7 @@
 """Background reading of batches, so that an unreachable replay server never blocks the learner forever."""
 
 import atexit
+import functools
 import math
 import queue
 import threading
@@ -48,6 +49,8 @@ class BatchReader(Iterator[Any]):
       incarnation: returns the replay server's incarnation; the dataset is rebuilt when it changes.
       patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
       while_waiting: called soon after `next` begins to wait, and then several times a second.
+      ahead: elements that are read before they are needed.
+      arrived: called, in another thread, when an element is available.
     """
 
     def __init__(
@@ -57,14 +60,16 @@ class BatchReader(Iterator[Any]):
         incarnation: Callable[[], object] = lambda: None,
         patience: float = math.inf,
         while_waiting: Callable[[], object] = lambda: None,
+        ahead: int = 2,
+        arrived: Callable[[], object] = lambda: None,
     ):
-        self._make_dataset = make_dataset
+        self._make_thread = functools.partial(_DatasetThread, make_dataset, ahead, arrived)
         self._stopped = stopped
         self._incarnation = incarnation
         self._patience = patience
         self._while_waiting = while_waiting
         self._known_incarnation = incarnation()
-        self._thread = _DatasetThread(make_dataset)
+        self._thread = self._make_thread()
         self._waiting_since: float | None = None
         self._waited = 0.0
 
@@ -112,6 +117,7 @@ class BatchReader(Iterator[Any]):
             batch = self._thread.batches.get(timeout=timeout)
         except queue.Empty:
             return None
+        self._thread.room.release()
         if isinstance(batch, StopIteration):
             # Reverb ends a dataset when its connection is restored to another table: continue with a new dataset.
             self.rebuild()
@@ -123,7 +129,7 @@ class BatchReader(Iterator[Any]):
     def rebuild(self) -> None:
         """Starts over with a new dataset; a batch that is already available from the old one is dropped."""
         self._thread.abandon()
-        self._thread = _DatasetThread(self._make_dataset)
+        self._thread = self._make_thread()
 
     def close(self) -> None:
         """Ends reading, in the background.
@@ -138,8 +144,11 @@ class BatchReader(Iterator[Any]):
 class _DatasetThread:
     """A dataset and the thread that reads it."""
 
-    def __init__(self, make_dataset: Callable[[], Iterable[Any]]):
-        self.batches: queue.Queue[Any] = queue.Queue(maxsize=1)
+    def __init__(self, make_dataset: Callable[[], Iterable[Any]], ahead: int, arrived: Callable[[], object]):
+        self.batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.room = threading.Semaphore(ahead)
+        """Released for each batch that is taken."""
+        self._arrived = arrived
         self._abandoned = threading.Event()
         self._make_dataset = make_dataset
         self._cancel: Callable[[], None] = lambda: None
@@ -163,23 +172,17 @@ class _DatasetThread:
             self._cancel = getattr(iterator, "cancel", self._cancel)
             # Do not wait for a batch if `abandon` was called before `_cancel` was set.
             while not self._abandoned.is_set():
-                batch = next(iterator)
-                if not self._put(batch):
-                    return
+                if self.room.acquire(timeout=_POLL_SECONDS):
+                    self._put(next(iterator))
         except Exception as error:
             self._put(error)
         finally:
             # The iterator ends here, with its threads.  Later, garbage collection would wait for them in any thread.
             self._cancel = lambda: None
 
-    def _put(self, batch: Any) -> bool:
-        while not self._abandoned.is_set():
-            try:
-                self.batches.put(batch, timeout=_POLL_SECONDS)
-                return True
-            except queue.Full:
-                continue
-        return False
+    def _put(self, batch: Any) -> None:
+        self.batches.put(batch)
+        self._arrived()
 
 
 def _start_thread(call: Callable[[], object], name: str) -> None:

@@ -1,14 +1,15 @@
 """Dataset of a queue's sequences: time-major batches, one replica's share per element."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import reverb
 import tensorflow as tf
 import tree
 
 from ...data import Layout, Sample
 from ..servers.handle import ReplayHandle
 from ..writing.sequences import SequenceColumns, SequenceItem
+from .queue_items import queue_items
 from .read_ahead import read_ahead
 from .single_threaded_map import single_threaded_map
 from .split_batches import split_batches
@@ -20,7 +21,7 @@ def queue_dataset(
     table: str,
     length: int,
     replica_batch: int,
-    shard: int = 0,
+    shards: Sequence[int] = (0,),
     updates_per_call: int = 1,
     stack: int = 1,
     repeats: bool = False,
@@ -39,7 +40,7 @@ def queue_dataset(
       table: name of a first-in-first-out table.
       length: transitions in a sequence (T).
       replica_batch: sequences in a replica's share of a batch.
-      shard: index of the replay shard.
+      shards: indices of the replay shards to read from, see `queue_items`.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
       stack: see `SequenceColumns`, as for `repeats`.
       repeats: whether sequences share no observations.
@@ -50,16 +51,7 @@ def queue_dataset(
     signature = columns.signature(length)
     blocks = max(1, updates_per_call * replica_batch // envs_per_item)
     batches = blocks * envs_per_item // replica_batch
-    items = reverb.TrajectoryDataset(
-        server_address=replay.address(shard),
-        table=table,
-        dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
-        shapes=tree.map_structure(lambda spec: spec.shape, signature),
-        # In the server's process Reverb 0.11 renews a sampler's request every three seconds and drops the samples of a
-        # request that expires partly filled, which here would be lost.  That of a single sample is never partly filled.
-        max_in_flight_samples_per_worker=1 if replay.in_process else blocks,
-        num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
-    )
+    items = queue_items(replay, table, signature, shards, ahead=blocks)
     received = replay.received
     received.prepare()
 

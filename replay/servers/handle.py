@@ -1,6 +1,7 @@
 """Handle of the replay servers, resolved again when a server restarts at another address, and waiting for one."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ class ReplayHandle:
     shard and the seconds after which a call without an answer raises an error."""
     received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
     """Deduplicates the items of all queues that are read through this handle."""
+    ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """Set when nothing is read any more: then datasets of several queues end, even if they wait for items."""
 
     def address(self, shard: int = 0) -> str:
         return self.addresses()[shard]

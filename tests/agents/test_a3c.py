@@ -150,7 +150,6 @@ def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that
     "settings, layout, message",
     [
         ({}, {"replicas": 2}, "needs one learner device, not 2: set learners to 1"),
-        ({}, {"shards": 2}, "set replay_shards to 1, not 2"),
         ({}, {"max_steps": 19}, "max_steps = 19 are fewer than the 20 of one block"),
         # Two agents in each of three environments.
         ({}, {"max_steps": 14, "envs_per_actor": 6, "agents_per_env": 2}, "14 are fewer than the 15 of one block"),

@@ -18,7 +18,6 @@ LAUNCHER = re.compile(r"--launcher (\w+)(?: or (\w+))?")
 CASES = [
     ("impala", ["--agent.batch-size=24"], "processes"),
     ("impala", ["--replay-shards=5"], "processes"),
-    ("ppo", ["--replay-shards=2"], "processes"),
     ("apex", ["--inference-nodes=2"], "processes"),
     ("apex", ["--inference=central", "--inference-nodes=3"], "processes"),
     ("ppo", ["--learners=2"], "threads"),

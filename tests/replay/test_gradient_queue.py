@@ -8,7 +8,6 @@ import tree
 from reading import read_batches, reading
 
 from callboard.data import Layout
-from callboard.errors import CallboardError
 from callboard.replay import GradientItem, GradientQueue
 
 ENVS = 3
@@ -69,6 +68,17 @@ def test_a_full_queue_makes_actors_wait_but_never_blocks(serve):
         assert next(elements).observation == () and writer.ready(10.0)
 
 
-def test_a_second_shard_is_refused():
-    with pytest.raises(CallboardError, match="set replay_shards to 1, not 2"):
-        GradientQueue(LAYOUT._replace(shards=2), 2, 3, False).check()
+def test_gradients_come_from_all_shards(serve):
+    queue = GradientQueue(LAYOUT._replace(shards=2, actors=2), length=2, waiting=3, keeps_observations=False)
+    queue.check()
+    assert [table.info.max_size for table in queue.tables()] == [2]
+    replay = serve(queue.tables(), queue.tables())
+    for actor in (0, 1):
+        writer = queue.writer(replay, actor)
+        for number in range(2):
+            writer.append(item_of(10 * actor + number)._replace(observation=()))
+            assert writer.ready(10.0)
+    with reading(queue.dataset(replay, tf.distribute.InputContext()).dataset) as elements:
+        found = [float(next(elements).gradient[0]) for _ in range(4)]
+    expected = [float(item_of(number).gradient[0]) for number in (0, 1, 10, 11)]
+    assert sorted(found) == expected and found.index(expected[0]) < found.index(expected[1])

@@ -329,6 +329,7 @@ class LearnerNode(ReportingNode):
 
     def release(self) -> None:
         if self._reader is not None:
+            self._replay_handle.ended.set()
             self._reader.close()
         if self._peer_watch is not None:
             self._peer_watch.close()
