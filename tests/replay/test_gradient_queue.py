@@ -1,7 +1,6 @@
 """A queue of gradients: each is read once, in order, whole, and resent ones are dropped."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import timestep_streams
 import tree

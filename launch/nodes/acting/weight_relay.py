@@ -1,7 +1,7 @@
 """One fetch of a learner's weights for all nodes of a machine that act, which share them in memory.
 
-The first of these nodes that finds no *relay* at a Unix socket of the run becomes it: two threads of its process fetch
-each version from the learner and hand it to the others, as a descriptor of memory that no process can write to.  The socket
+The first of these nodes that finds no *relay* at a Unix socket of the run becomes it: threads of its process fetch each
+version from the learner and hand it to the others, as a descriptor of memory that no process can write to.  The socket
 has a name but no file, and the memory neither, so a relay that is killed leaves nothing behind; the next node that asks
 becomes the relay.  While a relay does not answer in time, nodes fetch from the learner themselves.
 """
