@@ -1,5 +1,6 @@
 """Faults of a run that last for a while, each a context manager, and a schedule of them that a seed chooses."""
 
+import collections
 import contextlib
 import os
 import random
@@ -122,7 +123,7 @@ class Schedule:
         self.chance = random.Random(seed)
         self.done = []
         self._faults, self._longest, self._window = faults, longest, window
-        self._struck = {node: [] for node in NODES}
+        self._struck = collections.defaultdict(list)
 
     def strike(self, scene):
         """Does two faults at once."""

@@ -122,10 +122,17 @@ def survive(scene, schedule, invariants, end):
 
 
 @pytest.mark.parametrize(
-    "launcher, faults",
-    [("processes", [*OF_NODES, (fill, ""), (freeze, "")]), ("threads", [(fill, ""), (freeze, "")])],
+    "launcher, shards, faults",
+    [
+        ("processes", 1, [*OF_NODES, (fill, ""), (freeze, "")]),
+        ("processes", 2, [*OF_NODES, *[(fault, "replay/1") for fault, node in OF_NODES if node == "replay/0"]]),
+        ("threads", 1, [(fill, ""), (freeze, "")]),
+    ],
 )
-def test_a_run_on_one_machine_survives_two_faults_at_once(launcher, faults, small_disk, settings, start, tmp_path):
+def test_a_run_on_one_machine_survives_two_faults_at_once(
+    launcher, shards, faults, small_disk, settings, start, tmp_path
+):
+    settings = ["--replay-shards", shards, *settings]
     run = start("train", "numbered:LoggedImpala", "--launcher", launcher, "--run-dir", small_disk, *settings)
     run.wait_for_steps(1, "learner_steps")
     schedule = Schedule(faults, SEED, longest=6, window=75)

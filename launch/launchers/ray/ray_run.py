@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
 import launchpad as lp
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
@@ -40,8 +39,9 @@ from ...processes.stop_signals import stop_signals
 from ...program_nodes import nodes_of
 from ..run_outcome import Monitor, Outcome
 from ..supervision.supervisor import Event, Exit, Supervised, Supervisor
+from .address_book import AddressExchange, BookedAddress
 from .connection import END_SECONDS, connected, files_were_removed, session_directory
-from .workers import AddressBook, BookedAddress, Incarnation, RayNode
+from .workers import Incarnation, RayNode
 
 _CPUS = {"coordinator": 0.0}
 # Ray rejects empty bundles, so a node without CPUs reserves this much memory, in bytes.
@@ -70,8 +70,7 @@ class NodeGroup:
         self.run = run
         self.name = f"{environment_text(run.experiment.env)}-{uuid.uuid4().hex[:6]}"
         self.scratch = f"callboard-{uuid.uuid4().hex}"
-        self._lock = threading.Lock()
-        self._book = AddressBook()
+        self._exchange = AddressExchange(lambda to, entries: self.actors[to].update_addresses.remote(entries))
         self._group = group
         self._nodes = {node.name: node for _, node in nodes_of(program)}
         for node in self._nodes.values():
@@ -80,7 +79,7 @@ class NodeGroup:
                 node.rules = dataclasses.replace(node.rules, hosts=(ray.util.get_node_ip_address(),))
         for name, node in self._nodes.items():
             for index, address in enumerate(node.addresses):
-                address.bind(BookedAddress(self._book, name, index))
+                address.bind(BookedAddress(self._exchange.book, name, index))
         self.actors = {
             name: RayNode.options(  # type: ignore[attr-defined]
                 name=f"{self.name}:{name}",
@@ -95,20 +94,17 @@ class NodeGroup:
         }
 
     def pickled(self, node: LaunchedNode, incarnation_id: str) -> bytes:
-        """Returns the pickled arguments of a node's next incarnation."""
-        with self._lock:
-            return cloudpickle.dumps(Incarnation(node, incarnation_id, self.run, self._book, self.scratch))
+        """Returns the pickled arguments of a node's next incarnation, and sends its process the addresses in them."""
+        arguments = Incarnation(node, incarnation_id, self.run, self._exchange.book, self.scratch)
+        return self._exchange.pickled(node.name, arguments)
 
     def set_addresses(self, name: str, addresses: Sequence[str]) -> None:
-        """Records the addresses that a node has reported, and sends them to all nodes."""
-        with self._lock:
-            self._book.enter(name, addresses)
-            for actor in self.actors.values():
-                actor.update_addresses.remote(self._book.version, self._book.known)
+        """Records the addresses that a node has reported, and sends them to the nodes that need them."""
+        self._exchange.enter(name, addresses)
 
     def remove_peer_addresses(self, name: str) -> None:
         """Removes the addresses of a node that has ended, so that its successor does not connect to those of others."""
-        known = self._book.known.get(name, [])
+        known = self._exchange.book.addresses(name)
         if len(known) > 1:
             self.set_addresses(name, known[:1])
 

@@ -11,14 +11,12 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
 import ray
-from launchpad.address import AbstractAddressBuilder
 
-from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....settings.own_modules import search_working_directory
 from ...experiments.checked_run import Run
@@ -31,78 +29,10 @@ from ...run_directory.node_mirror import Mirror
 from ...run_directory.remote_storage import Storage
 from ..node_processes.prepared_process import exit_by, prepare_process
 from ..supervision.supervisor import Exit
+from .address_book import AddressBook, Entries, NodeStopped
 
-_ADDRESS_SECONDS = 300.0
-_STOP_POLL_SECONDS = 0.2
 # Every heartbeat is a Ray object.
 _HEARTBEAT_SECONDS = 2.0
-
-
-class NodeStopped(Exception):
-    """Raised if a node is stopped while it waits for an address."""
-
-
-class AddressBook:
-    """The addresses of all nodes known to this process.
-
-    The driver maintains the book, and sends it to every node whenever it changes.
-    """
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.known: dict[str, list[str]] = {}
-        """The `host:port` of every address of a node, by the node's name."""
-        self.stop = threading.Event()
-        self._changed = threading.Condition()
-
-    def enter(self, name: str, addresses: Sequence[str]) -> None:
-        """Records the addresses of a node."""
-        with self._changed:
-            self.version += 1
-            self.known = {**self.known, name: list(addresses)}
-
-    def update(self, version: int, known: Mapping[str, list[str]]) -> None:
-        """Adopts a newer version of the book."""
-        with self._changed:
-            if version > self.version:
-                self.version, self.known = version, dict(known)
-                self._changed.notify_all()
-
-    def find(self, name: str, index: int) -> str:
-        """Returns an address of a node; waits if it is not known yet.
-
-        Raises:
-          NodeStopped: `stop` was set in the meantime.
-          TimeoutError: the node has not reported it within five minutes.
-        """
-        deadline = Deadline(_ADDRESS_SECONDS)
-        with self._changed:
-            while len(self.known.get(name, ())) <= index:
-                if self.stop.is_set():
-                    raise NodeStopped
-                if deadline.has_passed:
-                    raise TimeoutError(f"{name} has not reported its address within {_ADDRESS_SECONDS:.0f} s")
-                self._changed.wait(_STOP_POLL_SECONDS)
-            return self.known[name][index]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"version": self.version, "known": self.known}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
-        self.update(**state)
-
-
-class BookedAddress(AbstractAddressBuilder):
-    """A Launchpad address that is looked up each time it is resolved."""
-
-    def __init__(self, book: AddressBook, name: str, index: int):
-        self._book = book
-        self._name = name
-        self._index = index
-
-    def build(self) -> str:
-        return self._book.find(self._name, self._index)
 
 
 class Incarnation(NamedTuple):
@@ -136,13 +66,15 @@ class RayNode:
             search_working_directory(directory)
         self._lock = threading.Lock()
         self._book: AddressBook | None = None
-        self._newest_book: tuple[int, dict[str, list[str]]] = (0, {})
+        self._early: list[Entries] = []
+        """Entries that have come before the node's book."""
         self._stop = threading.Event()
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._ports: list[ReservedPort] = []
         self._incarnation_id = ""
         self._guard = PortGuard()
         self._hosts: tuple[str, ...] | None = None
+        self._node: LaunchedNode | None = None
         self._progress = Progress()
 
     @ray.method(concurrency_group="control")
@@ -156,13 +88,14 @@ class RayNode:
         self._stop.set()
 
     @ray.method(concurrency_group="control")
-    def update_addresses(self, version: int, known: dict[str, list[str]]) -> None:
-        """Receives the driver's address book."""
+    def update_addresses(self, entries: Entries) -> None:
+        """Receives entries of the driver's address book."""
         with self._lock:
-            self._newest_book = max(self._newest_book, (version, known), key=lambda book: book[0])
-            if self._book is not None:
-                self._book.update(*self._newest_book)
-            self._open_to_run()
+            if self._book is None:
+                self._early.append(entries)
+            else:
+                self._book.update(entries)
+                self._open_to_run()
 
     @ray.method(num_returns="streaming")
     def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
@@ -182,10 +115,10 @@ class RayNode:
             with self._lock:
                 self._book = incarnation.book
                 incarnation.book.stop = self._stop
-                incarnation.book.update(*self._newest_book)
-                self._hosts = incarnation.node.rules.hosts
-                rules = incarnation.node.rules
-                incarnation.node.rules = dataclasses.replace(rules, hosts=self._open_to_run())
+                for entries in self._early:
+                    incarnation.book.update(entries)
+                self._node, self._hosts = incarnation.node, incarnation.node.rules.hosts
+                self._open_to_run()
             how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
@@ -259,14 +192,14 @@ class RayNode:
             return exit_by(error)
         return Exit(clean=True, description="ended")
 
-    def _open_to_run(self) -> tuple[str, ...] | None:
-        """Accepts packets from the machines on which the run has nodes, and returns their addresses."""
-        if self._hosts is None or self._book is None:
-            return None
-        machines = {address.rpartition(":")[0] for addresses in self._book.known.values() for address in addresses}
-        hosts = (*self._hosts, *sorted(machines))
+    def _open_to_run(self) -> None:
+        """Accepts packets from the machines of nodes in the node's book."""
+        if self._hosts is None or self._book is None or self._node is None:
+            return
+        hosts = (*self._hosts, *self._book.machines())
+        # The node allows them when it begins.
+        self._node.rules = dataclasses.replace(self._node.rules, hosts=hosts)
         self._guard.allow(hosts)
-        return hosts
 
     def _send(self, kind: str, content: Any) -> None:
         self._messages.put((kind, content))
