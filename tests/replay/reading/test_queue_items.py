@@ -54,9 +54,9 @@ def queue_of(batches=12, actors=SHARDS, **other):
     return SequenceQueue(layout, LENGTH, ENVS, batches, **other)
 
 
-def write(writer, first, items, begin=0):
-    """Writes items whose observations begin at `first`, from the item `begin` on, without waiting for room."""
-    for timestep in range(begin * LENGTH + (begin > 0), (begin + items) * LENGTH + 1):
+def write(writer, first, items):
+    """Writes items whose observations begin at `first`, without waiting for room."""
+    for timestep in range(items * LENGTH + 1):
         record = numbered(timestep)
         writer.append(record._replace(observation=record.observation + np.float32(first)), ())
 
@@ -85,20 +85,13 @@ def test_each_item_of_all_shards_is_read_once_and_in_order(serve, reader_of):
     queue = queue_of(batches=30)
     replay = serve(*(queue.tables() for _ in range(SHARDS)))
     writers = [queue.writer(replay, actor) for actor in range(SHARDS)]
-    reader, found = reader_of(queue, replay), []
-    for begin, items in ((0, 1), (1, 9)):
-        for shard, writer in enumerate(writers):
-            write(writer, 100_000 * shard, items, begin)
-            assert writer.ready(10.0, max_pending=0)
-        # Once, all readers have begun.
-        found += firsts(reader, 3 * items)
+    for shard, writer in enumerate(writers):
+        write(writer, 100_000 * shard, 10)
+        assert writer.ready(10.0, max_pending=0)
+    found = firsts(reader_of(queue, replay), 3 * 10)
     by_shard = [[number for number in found if number // 100_000 == shard] for shard in range(SHARDS)]
     expected = [100 * LENGTH * item for item in range(10)]
     assert [[number % 100_000 for number in of_shard] for of_shard in by_shard] == [expected] * SHARDS
-    # Of each shard two items are read ahead, and while the others have some, a shard is at most three ahead.
-    for taken in range(9, 21):
-        counts = np.bincount([number // 100_000 for number in found[:taken]], minlength=SHARDS)
-        assert counts.max() - counts.min() <= 4
 
 
 def test_more_shards_hold_and_read_ahead_little_more_than_one(serve, reader_of):
