@@ -54,11 +54,13 @@ def queue_of(batches=12, actors=SHARDS, **other):
     return SequenceQueue(layout, LENGTH, ENVS, batches, **other)
 
 
-def write(writer, first, items):
-    """Writes items whose observations begin at `first`, without waiting for room."""
+def written(queue, replay, shard, items):
+    """Writes items whose observations begin at 100,000 times the shard, without waiting for room."""
+    writer = queue.writer(replay, shard)
     for timestep in range(items * LENGTH + 1):
         record = numbered(timestep)
-        writer.append(record._replace(observation=record.observation + np.float32(first)), ())
+        writer.append(record._replace(observation=record.observation + np.float32(100_000 * shard)), ())
+    assert writer.ready(60.0, max_pending=0)
 
 
 @pytest.fixture
@@ -84,10 +86,8 @@ def firsts(reader, batches):
 def test_each_item_of_all_shards_is_read_once_and_in_order(serve, reader_of):
     queue = queue_of(batches=30)
     replay = serve(*(queue.tables() for _ in range(SHARDS)))
-    writers = [queue.writer(replay, actor) for actor in range(SHARDS)]
-    for shard, writer in enumerate(writers):
-        write(writer, 100_000 * shard, 10)
-        assert writer.ready(10.0, max_pending=0)
+    for shard in range(SHARDS):
+        written(queue, replay, shard, 10)
     found = firsts(reader_of(queue, replay), 3 * 10)
     by_shard = [[number for number in found if number // 100_000 == shard] for shard in range(SHARDS)]
     expected = [100 * LENGTH * item for item in range(10)]
@@ -99,9 +99,7 @@ def test_more_shards_hold_and_read_ahead_little_more_than_one(serve, reader_of):
     assert [table.info.max_size for table in queue.tables()] == [12 // SHARDS]
     replay = serve(*(queue_of(batches=90).tables() for _ in range(SHARDS)))
     for shard in range(SHARDS):
-        writer = queue.writer(replay, shard)
-        write(writer, 0, 20)
-        assert writer.ready(10.0, max_pending=0)
+        written(queue, replay, shard, 20)
     reader = reader_of(queue, replay)
     firsts(reader, 5)
     time.sleep(0.3)
@@ -128,18 +126,16 @@ def test_while_a_shard_is_away_the_others_are_read_and_then_it_too(tmp_path, rea
     replay = ReplayHandle(lambda: [f"localhost:{port}" for port in ports], lambda: lives)
     try:
         reader = reader_of(queue, replay)
-        write(queue.writer(replay, 1), 100_000, 1)
+        written(queue, replay, 1, 1)
         assert firsts(reader, 1) == [100_000]
         servers[1].stop()
-        writers = {shard: queue.writer(replay, shard) for shard in (0, 2)}
-        for shard, writer in writers.items():
-            write(writer, 100_000 * shard, 4)
-            assert writer.ready(10.0, max_pending=0)
+        for shard in (0, 2):
+            written(queue, replay, shard, 4)
         found = firsts(reader, 8)
         assert sorted({number // 100_000 for number in found}) == [0, 2]
         servers[1] = start_server(queue.tables(), None, tmp_path / "again")
         ports[1], lives[1] = servers[1].port, "second"
-        write(queue.writer(replay, 1), 100_000, 2)
+        written(queue, replay, 1, 2)
         again = []
         assert wait_until(lambda: again.append(reader.poll(0.2)) or again[-1] is not None, 60.0, 0.0)
         assert int(again[-1].record.observation[0, 0, 0]) == 100_000
