@@ -88,7 +88,7 @@ def test_tables_and_shards_are_not_mixed_up_and_a_handle_remembers_for_itself(se
     replay = serve([queue("a"), queue("b")], [queue("a")])
     for writer, (table, shard) in enumerate([("a", 0), ("b", 0), ("a", 1)], start=7):
         send(replay, [(writer, 0), (writer, 1), (writer, 0), (writer, 2)], table, shard)
-        samples = read_batches(queue_dataset(replay, LAYOUT, table, LENGTH, ENVS, shard), 3)
+        samples = read_batches(queue_dataset(replay, LAYOUT, table, LENGTH, ENVS, [shard]), 3)
         assert contents(samples) == [10 * writer, 10 * writer + 1, 10 * writer + 2]
     assert replay.received.dropped() == 3
     assert ReplayHandle(replay.addresses).received.dropped() == 0
