@@ -252,7 +252,7 @@ class _Memory:
     def __init__(self, array: np.ndarray):
         self.size = len(array)
         self.file = os.fdopen(os.memfd_create("weights", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+b", buffering=0)
-        left = memoryview(np.ascontiguousarray(array)).cast("B") if self.size else b""
+        left = np.ascontiguousarray(array).data.cast("B") if self.size else memoryview(b"")
         while left:
             left = left[self.file.write(left) :]
         fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
