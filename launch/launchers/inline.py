@@ -322,9 +322,9 @@ class _LearningLimit:
     """
 
     def __init__(self, learner: LearnerNode, replay: ReplayNode):
-        assert learner.dataset is not None
-        self._batch = learner.dataset.items_per_batch
-        self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
+        dataset = learner.replay.dataset
+        self._batch = dataset.items_per_batch
+        self._limiter = replay.tables_at_start[dataset.table].rate_limiter_info
         # The limiter may let the learner run far ahead; in a single thread, the actors would wait all that time.
         first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
         self._reserve = max(self._limiter.min_diff, first_samples)
@@ -332,7 +332,7 @@ class _LearningLimit:
         self._inserted = self._limiter.insert_stats.completed
         self._sampled = float(self._limiter.sample_stats.completed)
         self._replay = replay
-        self._unfilled = set(learner.dataset.further)
+        self._unfilled = set(dataset.further)
         self.has_demonstrations = bool(self._unfilled)
         """Whether the learner also takes items from a table of demonstrations."""
 
