@@ -37,7 +37,7 @@ class TaskCoordinator(Coordinator):
     def step(self) -> None:
         super().step()
         if self._silence.has_passed:
-            self.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
+            self.limits.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
 
 
 class RolloutNode(ActorNode):
