@@ -17,7 +17,7 @@ _RETRY_SECONDS = 10.0
 
 
 class CheckpointWriter:
-    """Writes checkpoints when they are due.
+    """Writes checkpoints.
 
     Args:
       context: context of the learner.
@@ -43,14 +43,15 @@ class CheckpointWriter:
         self._reporter = reporter
         self._checked = checked
         self._prepared: PreparedLearner | None = None
-        self._schedule = CheckpointSchedule(
+        self.schedule = CheckpointSchedule(
             experiment.checkpoint_every, _RETRY_SECONDS, context.notify, every_steps=experiment.checkpoint_every_steps
         )
+        """When checkpoints are due."""
 
     def begin(self, prepared: PreparedLearner) -> None:
         """Takes what is saved, and counts the time until the first checkpoint from now on."""
         self._prepared = prepared
-        self._schedule.restart(prepared.steps)
+        self.schedule.restart(prepared.steps)
 
     def save(self, steps: int, keep: bool = False) -> pathlib.Path:
         """Writes a checkpoint of the current state, and returns its path.
@@ -75,22 +76,11 @@ class CheckpointWriter:
         with self._checked(steps), marked_while_files_grow(progress, directory, "writing its checkpoint"):
             return self._checkpoints.save(steps, self._prepared.modules, self._prepared.policy, sources, control, keep)
 
-    def save_if_due(self, steps: int) -> bool:
-        """Writes a checkpoint if one is due; returns whether it was."""
-        due = self._schedule.is_due(steps)
-        if due:
-            self._try_to_save(steps)
-        return due
-
     def save_unless_saved(self, steps: int) -> None:
         """Writes a checkpoint unless that of this learner step is written."""
-        if not self._schedule.has_written(steps):
-            self._try_to_save(steps)
+        if not self.schedule.has_written(steps):
+            self.try_to_save(steps)
 
-    def stop_schedule(self) -> None:
-        """Makes no other checkpoint due after some time."""
-        self._schedule.stop()
-
-    def _try_to_save(self, steps: int) -> None:
+    def try_to_save(self, steps: int) -> None:
         """Writes a checkpoint; if that fails, training continues and the write is retried later."""
-        self._schedule.write(lambda: self.save(steps), NotWritten, steps)
+        self.schedule.write(lambda: self.save(steps), NotWritten, steps)

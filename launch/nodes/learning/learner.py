@@ -11,7 +11,7 @@ import tensorflow as tf
 from ....data import Update
 from ....deadlines import Deadline
 from ....errors import CallboardError
-from ....replay import BatchReader, ReaderStopped
+from ....replay import ReaderStopped
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of
@@ -63,7 +63,6 @@ class LearnerNode(ReportingNode):
         self._run = run
         self._rank = rank
         self._peers = peers
-        self._shards = [handle.name for handle in replay]
         self.replay = ReplayConnection(context, run, replay, self.reporter)
         self._checkpoints = checkpoints = Checkpoints(directory, context.notify, experiment.keep_checkpoints)
         self._publishing = Publishing(
@@ -79,12 +78,11 @@ class LearnerNode(ReportingNode):
         )
         self._end = EndOfLearning()
         self._catches_up = experiment.agent.make_replay(run.layout).catches_up
-        self._steps = self._made = 0
+        self._steps = 0
         self._is_learning = False
         self._values: dict[str, float] = {}
         self._next_metrics = Deadline(0.0)
         self._last_update: Update | None = None
-        self._batches: BatchReader | None = None
         self._peer_watch: PeerWatch | None = None
         self.unreported_steps = 0
         """Environment steps since the last report, where nodes take turns."""
@@ -92,13 +90,13 @@ class LearnerNode(ReportingNode):
     @property
     def learner_steps(self) -> int:
         """Number of learner steps that this incarnation has made."""
-        return self._made
+        return self._steps - self._prepared.steps
 
     @property
     def paused(self) -> bool:
         """Whether no step may be made before the run's session continues."""
         limit = self.reporter.state.control.learner_limit
-        return limit is not None and self._made >= limit
+        return limit is not None and self.learner_steps >= limit
 
     @property
     def has_made_all_steps(self) -> bool:
@@ -127,7 +125,7 @@ class LearnerNode(ReportingNode):
         self._publishing.load_fixed(prepared.policy)
         self._writer.begin(prepared)
         self.begin_reports()
-        if not self.reporter.wait_for(*self._shards):
+        if not self.reporter.wait_for(*self.replay.shards):
             return
         # The coordinator has answered, so what a session had changed before is known.
         self._settings.take_changes()
@@ -138,7 +136,7 @@ class LearnerNode(ReportingNode):
                 "is left"
             )
         self.context.progress.waits_for = lambda: "data" if self.replay.short_of_data else ""
-        self._batches = self.replay.open(prepared, self._learning_ends, self._while_waiting)
+        self.replay.open(prepared, self._learning_ends, self._while_waiting)
         if learners > 1:
             self._peer_watch = PeerWatch(
                 self._rank, learners, self._waits_in_vain, lambda: self._is_learning and self.context.stop.is_set()
@@ -151,8 +149,9 @@ class LearnerNode(ReportingNode):
     def step(self) -> None:
         if self.has_ended or (self._rank > 0 and self.has_made_all_steps):
             self.context.progress.works("idle")
-            if self._rank == 0 and self._writer.save_if_due(self._steps):
-                self._writer.stop_schedule()
+            if self._rank == 0 and self._writer.schedule.is_due(self._steps):
+                self._writer.try_to_save(self._steps)
+                self._writer.schedule.stop()
             self.context.stop.wait(_PUBLISHED_SECONDS)
             return
         # Set before the pause is checked, or a report in between would call the learner at rest.
@@ -184,7 +183,6 @@ class LearnerNode(ReportingNode):
         Raises:
           CallboardError: a loss, a gradient or a weight is not finite.
         """
-        assert self._batches is not None
         progress, prepared = self.context.progress, self._prepared
         if len(self._peers) > 1:
             progress.works_with_others("in learner step with the other learners")
@@ -194,7 +192,7 @@ class LearnerNode(ReportingNode):
             progress.works("in learner step")
         self._settings.follow(self.unreported_steps, self._steps)
         try:
-            update = prepared.learner.step(self._batches)
+            update = prepared.learner.step(self.replay.batches)
             self._settings.agree(self.unreported_steps, self._steps)
             prepared.frozen.keep()
             self._publishing.take_snapshots(self.reporter.state.environment_steps, prepared.policy)
@@ -219,7 +217,6 @@ class LearnerNode(ReportingNode):
         if update.priorities is not None:
             self.replay.send(update.priorities)
         self._steps += update.steps
-        self._made += update.steps
         self.context.progress.achieves(update.steps)
         if self._rank == 0:
             self._publishing.add_update(self._steps, update)
@@ -232,8 +229,8 @@ class LearnerNode(ReportingNode):
             with self._publishing.checked(self._steps):
                 self._take_metrics(update)
         self._last_update = update
-        if self._rank == 0:
-            self._writer.save_if_due(self._steps)
+        if self._rank == 0 and self._writer.schedule.is_due(self._steps):
+            self._writer.try_to_save(self._steps)
 
     def release(self) -> None:
         self.replay.release()

@@ -88,7 +88,8 @@ class Publishing:
 
     def take_snapshots(self, environment_steps: int, policy: Policy) -> None:
         """Takes the snapshots of `policy` that are due after so many environment steps, to play against."""
-        self._fixed.take_due(environment_steps, policy)
+        if self._fixed.takes_snapshots:
+            self._fixed.take_due(environment_steps, policy)
 
     def add_update(self, step: int, update: Update) -> None:
         """Keeps the losses of an update for `checked`."""

@@ -28,15 +28,15 @@ class ReplayConnection:
     def __init__(self, context: NodeContext, run: Run, shards: Sequence[NodeHandle], reporter: Reporter):
         self._context = context
         self._run = run
+        self.shards = [handle.name for handle in shards]
+        """Names of the shards."""
         self._handle = reporter.replay_handle(shards)
         self._reader: BatchReader | None = None
         self._priorities: PriorityUpdater | None = None
         self._dataset: ReplayDataset | None = None
 
-    def open(
-        self, prepared: PreparedLearner, stopped: Callable[[], bool], while_waiting: Callable[[], object]
-    ) -> BatchReader:
-        """Returns the batches.
+    def open(self, prepared: PreparedLearner, stopped: Callable[[], bool], while_waiting: Callable[[], object]) -> None:
+        """Begins to read batches; the shards must have started.
 
         Args:
           prepared: what the learner trains.
@@ -54,13 +54,17 @@ class ReplayConnection:
             # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
             with TRACING:
                 batches = make_batches()
-            reader = BatchReader(iterators(lambda: batches), stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
+            self._reader = BatchReader(iterators(lambda: batches), stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._handle, stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._handle.addresses()))
-            reader = BatchReader(iterators(batches_of), stopped, self._incarnation, while_waiting=while_waiting)
-        self._reader = reader
-        return reader
+            self._reader = BatchReader(iterators(batches_of), stopped, self._incarnation, while_waiting=while_waiting)
+
+    @property
+    def batches(self) -> BatchReader:
+        """The batches, from `open` on."""
+        assert self._reader is not None
+        return self._reader
 
     @property
     def dataset(self) -> ReplayDataset:
