@@ -9,13 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..environments.recorded import parse_record_infos, require_minari
-from ..errors import CallboardError, counted, printable
-from ..launch.experiments.experiment_checks import check_tasks
-from ..launch.pictures.live_view import check_display
-from ..launch.run_directory.found_runs import runs_in
-from ..launch.run_directory.remote_storage import is_url
-from ..launch.run_directory.run_reference import RunReference
+from ...agents.settings.exploration_settings import ExplorationSettings
+from ...environments.recorded import parse_record_infos, require_minari
+from ...errors import CallboardError, counted, printable
+from ..experiments.experiment_checks import check_tasks
+from ..run_directory.found_runs import runs_in
+from ..run_directory.remote_storage import is_url
+from ..run_directory.run_reference import RunReference
+from ..runs.live_view import check_display
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .quiet_stdout import stdout_to_stderr
@@ -142,7 +143,7 @@ def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence
                 record_infos=parse_record_infos(known.record_infos),
             )
     policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
-    episodes = result.episodes
+    agent, episodes = experiment.agent, result.episodes
     returns = [episode.episode_return for episode in episodes]
     return {
         "mean": statistics.fmean(returns) if returns else None,
@@ -157,7 +158,7 @@ def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence
         "video": video,
         "video_returns": [episode.episode_return for episode in result.video_episodes],
         "mode": experiment.evaluation_mode,
-        "epsilon": getattr(experiment.agent, "evaluation_epsilon", None),
+        "epsilon": agent.evaluation_epsilon if isinstance(agent, ExplorationSettings) else None,
         "seed": experiment.seed,
         "env_options": experiment.env_options,
         "episode_metrics": {

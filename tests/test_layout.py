@@ -154,6 +154,20 @@ def test_launch_knows_algorithms_through_the_registry_only():
                 assert f"callboard.agents.{algorithm}:" not in registry, f"{path.name} imports {name}"
 
 
+def test_agents_declare_what_launch_has_to_know():
+    """Whatever runs agents calls their methods, and does not look for fields by which it would know algorithms."""
+    above = [path for path in LIBRARY if LEVELS.get(package_of(path), 0) > LEVELS["agents"]]
+    looks = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path in above
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("hasattr", "getattr", "vars")
+        and re.search(r"(?i)agent|learner\b", ast.unparse(node.args[0]))
+    ]
+    assert not looks
+
+
 def test_a_package_can_be_surveyed():
     for package in {path.parent for path in LIBRARY}:
         modules = [path for path in package.glob("*.py") if path.name not in ("__init__.py", "setup.py")]

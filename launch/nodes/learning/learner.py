@@ -8,6 +8,7 @@ from typing import Any
 import launchpad as lp
 import tensorflow as tf
 
+from ....agents.learning.decaying_rate import continue_decay_of
 from ....data import Update
 from ....deadlines import Deadline
 from ....errors import CallboardError
@@ -130,7 +131,7 @@ class LearnerNode(ReportingNode):
         # The coordinator has answered, so what a session had changed before is known.
         self._settings.take_changes()
         self._settings.follow(self.unreported_steps, self._steps)
-        if self._steps and getattr(prepared.learner, "continue_decay", bool)() and self._rank == 0:
+        if self._steps and continue_decay_of(prepared.learner) and self._rank == 0:
             self.context.notify(
                 "the learning rate continues where it was, and rises to that of the longer run within a tenth of what "
                 "is left"
@@ -183,7 +184,8 @@ class LearnerNode(ReportingNode):
         Raises:
           CallboardError: a loss, a gradient or a weight is not finite.
         """
-        progress, prepared = self.context.progress, self._prepared
+        progress, prepared, batches = self.context.progress, self._prepared, self.replay.reader
+        assert batches is not None
         if len(self._peers) > 1:
             progress.works_with_others("in learner step with the other learners")
         elif self._last_update is None:
@@ -192,7 +194,7 @@ class LearnerNode(ReportingNode):
             progress.works("in learner step")
         self._settings.follow(self.unreported_steps, self._steps)
         try:
-            update = prepared.learner.step(self.replay.batches)
+            update = prepared.learner.step(batches)
             self._settings.agree(self.unreported_steps, self._steps)
             prepared.frozen.keep()
             self._publishing.take_snapshots(self.reporter.state.environment_steps, prepared.policy)

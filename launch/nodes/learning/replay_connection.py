@@ -31,7 +31,8 @@ class ReplayConnection:
         self.shards = [handle.name for handle in shards]
         """Names of the shards."""
         self._handle = reporter.replay_handle(shards)
-        self._reader: BatchReader | None = None
+        self.reader: BatchReader | None = None
+        """The batches, from `open` on."""
         self._priorities: PriorityUpdater | None = None
         self._dataset: ReplayDataset | None = None
 
@@ -54,17 +55,11 @@ class ReplayConnection:
             # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
             with TRACING:
                 batches = make_batches()
-            self._reader = BatchReader(iterators(lambda: batches), stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
+            self.reader = BatchReader(iterators(lambda: batches), stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._handle, stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._handle.addresses()))
-            self._reader = BatchReader(iterators(batches_of), stopped, self._incarnation, while_waiting=while_waiting)
-
-    @property
-    def batches(self) -> BatchReader:
-        """The batches, from `open` on."""
-        assert self._reader is not None
-        return self._reader
+            self.reader = BatchReader(iterators(batches_of), stopped, self._incarnation, while_waiting=while_waiting)
 
     @property
     def dataset(self) -> ReplayDataset:
@@ -75,12 +70,12 @@ class ReplayConnection:
     @property
     def short_of_data(self) -> float:
         """Seconds for which the learner has been waiting for a batch; 0 while it learns."""
-        return 0.0 if self._reader is None else self._reader.seconds_waited
+        return 0.0 if self.reader is None else self.reader.seconds_waited
 
     @property
     def seconds_waited(self) -> float | None:
         """Seconds for which the learner has waited for batches so far; None before `open`."""
-        return None if self._reader is None else self._reader.total_seconds_waited
+        return None if self.reader is None else self.reader.total_seconds_waited
 
     @property
     def duplicates(self) -> int:
@@ -102,8 +97,8 @@ class ReplayConnection:
 
     def release(self) -> None:
         """Ends reading; may be called twice."""
-        if self._reader is not None:
-            self._reader.close()
+        if self.reader is not None:
+            self.reader.close()
 
     def close(self) -> None:
         """Ends reading and sending."""

@@ -68,7 +68,8 @@ class FeederNode(ReportingNode):
 
     def items_written_for(self, policy: str) -> int:
         """Returns the number of items written to the table of what is played."""
-        if self._run.experiment.agent.replay.demonstration_share:  # type: ignore[attr-defined]
+        replay = self._run.experiment.agent.recorded_replay()
+        if replay is not None and replay.demonstration_share:
             return 0
         return self._writer.items_written if self._writer else 0
 
