@@ -312,7 +312,8 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
 
 def _know_of(finished: list[LearnerNode], actors: Sequence[ReportingNode]) -> bool:
     """Returns whether all actors know that these learners have made their last step."""
-    return all(actor.reporter.has_finished(policy_of(learner.context.name)) for learner in finished for actor in actors)
+    policies = [policy_of(learner.context.name) for learner in finished]
+    return all(actor.reporter.learners_of(policy).have_finished for policy in policies for actor in actors)
 
 
 class _LearningLimit:

@@ -1,6 +1,5 @@
 """What an actor node consists of: environments, and what acts in them and records them for each policy."""
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -114,8 +113,7 @@ def prepare_actor(
             context,
             handles.learners[name],
             reporter.replay_handle(handles.replays[name]),
-            functools.partial(reporter.seconds_short_of_data, policy=name),
-            functools.partial(reporter.has_finished_before_others, name),
+            reporter.learners_of(name, while_others_learn=True),
         )
 
     def make_recorder(name: str) -> EpisodeRecorder:

@@ -1,4 +1,4 @@
-"""What a run writes while it goes on: rows of metrics, and its counters."""
+"""Writes the records of a run: rows of metrics, and its counters."""
 
 import logging
 from threading import RLock

@@ -300,7 +300,8 @@ class LearnerNode(ReportingNode):
         if self._rank > 0 or not self._is_learning or not self.reporter.state.stopping:
             return False
         self._end.begin()
-        peers = [self.reporter.seconds_short_of_data(peer) for peer in range(1, len(self._peers))]
+        learners = self.reporter.learners_of()
+        peers = [learners.short_of_data(peer) for peer in range(1, len(self._peers))]
         return self._end.leaves_step(self.replay.short_of_data, peers)
 
     def _while_waiting(self) -> None:
