@@ -156,7 +156,7 @@ class Reporter:
           policy: the policy, if this node is not one of that policy alone.
           while_others_learn: see `KnownLearners`.
         """
-        return KnownLearners(lambda: self.state, policy or self._policy, while_others_learn)
+        return KnownLearners(self, policy or self._policy, while_others_learn)
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""

@@ -56,7 +56,7 @@ class World:
             layout,
             3,
             handle,
-            KnownLearners(lambda: self.state, ""),
+            KnownLearners(self, ""),
             None,
         )
 
