@@ -25,8 +25,8 @@ class ActorWriter:
       layout: layout of the run, including its record and state.
       index: index of the actor.
       replay: the replay shards to write to.
-      learners: what is known of the learners of the policy.  Once they have finished, no newer weights follow either:
-        the actor waits for nothing, and writes nothing.
+      learners: the learners of the policy, as far as they are known.  Once they have finished, no newer weights follow,
+        and nothing takes data from replay: the actor waits for neither, and writes nothing.
       networks: the networks that act, see `Agent.make_writer`.
       make_pacer: makes what decides when the actor with an index may begin a sequence, for agents with a pace.
     """

@@ -89,7 +89,7 @@ class LocalPolicyActor:
       context: context of the actor.
       learner: handle of the policy's learner.
       replay: the policy's replay shards.
-      learners: what is known of the policy's learners.
+      learners: the policy's learners, as far as they are known.
     """
 
     lost = False

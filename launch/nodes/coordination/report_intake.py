@@ -1,4 +1,4 @@
-"""The reports of all nodes: what each adds to the counts and metrics of the run, and what the node hears in return."""
+"""Takes the reports of all nodes into the counts and metrics of the run, and answers them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +95,7 @@ class ReportIntake:
         )
 
     def _take_state(self, name: str, incarnation_id: str, report: Report) -> None:
-        """Takes what a report repeats: how the node does."""
+        """Takes the state of the node, which each report repeats."""
         policy = policy_of(name)
         self._nodes.update(name, incarnation_id)
         learner_step = self._metrics.values.get(metric_of(policy, "learner/step"))
@@ -107,7 +107,7 @@ class ReportIntake:
             self._short_of_data[name] = report.short_of_data
 
     def _take_news(self, name: str, report: Report) -> None:
-        """Takes what a report says once."""
+        """Takes the news of a report, which no other report repeats."""
         self._metrics.add(report.values, report.episodes)
         if report.evaluation is not None:
             self._take_evaluation(report.evaluation)

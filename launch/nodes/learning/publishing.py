@@ -1,4 +1,4 @@
-"""What a learner gives to the nodes that act: its newest weights, checked, and those of fixed policies."""
+"""Serves the newest weights of a learner, checked, and those of fixed policies, to nodes that act."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a node knows of the learners of a policy: for how long they are short of data, and whether they have ended."""
+"""Knows of the learners of a policy for how long they are short of data, and whether they have finished."""
 
 from typing import Protocol
 

@@ -150,7 +150,7 @@ class Reporter:
         return True
 
     def learners_of(self, policy: str = "", while_others_learn: bool = False) -> KnownLearners:
-        """Returns what the coordinator's answers tell of the learners of a policy.
+        """Returns the learners of a policy, as the coordinator's newest answer has them.
 
         Args:
           policy: the policy, if this node is not one of that policy alone.

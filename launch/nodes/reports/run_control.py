@@ -31,7 +31,9 @@ class Target:
 
 
 class RunControl:
-    """What a run may do.  Not thread-safe, except for the methods that it serves, which take the coordinator's lock.
+    """Holds the target and the changes of a run, and commands to its nodes.
+
+    Not thread-safe, except for the methods that it serves, which take the coordinator's lock.
 
     Args:
       paused: whether the run waits for the first target.
@@ -75,7 +77,7 @@ class RunControl:
 
     @property
     def state(self) -> ControlState:
-        """What has been changed, without a limit of learner steps."""
+        """The changes of the run, without a limit of learner steps."""
         return self._state
 
     def state_for(self, policy: str) -> ControlState:
