@@ -10,9 +10,9 @@ import numpy as np
 import tree
 
 from ..data import Layout, Nest, Timestep, Update
-from ..replay_settings import ReplaySettings
-from ..setting_arguments import check_argument_names, convert_arguments
-from ..setting_types import check_ranges
+from ..settings.replay_settings import ReplaySettings
+from ..settings.setting_arguments import check_argument_names, convert_arguments
+from ..settings.setting_types import check_ranges
 from .watched import Watch
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...agents.settings.exploration_settings import ExplorationSettings
-from ...environments.recorded import parse_record_infos, require_minari
-from ...errors import CallboardError, counted, printable
-from ..experiments.experiment_checks import check_tasks
-from ..run_directory.found_runs import runs_in
-from ..run_directory.remote_storage import is_url
-from ..run_directory.run_reference import RunReference
-from ..runs.live_view import check_display
+from ..agents.settings.exploration_settings import ExplorationSettings
+from ..environments.recorded import parse_record_infos, require_minari
+from ..errors import CallboardError, counted, printable
+from ..launch.experiments.experiment_checks import check_tasks
+from ..launch.pictures.live_view import check_display
+from ..launch.run_directory.found_runs import runs_in
+from ..launch.run_directory.remote_storage import is_url
+from ..launch.run_directory.run_reference import RunReference
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .quiet_stdout import stdout_to_stderr

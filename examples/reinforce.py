@@ -20,8 +20,7 @@ from callboard.agents.learning.gradient_step import LossOutput
 from callboard.agents.learning.optimizers import make_objective
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
-from callboard.agents.optimizer_settings import OptimizerSettings
-from callboard.agents.optimizers import make_objective
+from callboard.agents.settings.optimizer_settings import OptimizerSettings
 from callboard.agents.watched import Gradient, Quantity, Returns
 from callboard.data import Layout, Nest, Sample, Timestep
 from callboard.errors import CallboardError

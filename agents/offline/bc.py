@@ -25,8 +25,6 @@ from ..learning.reward_normalizer import RewardNormalizer
 from ..losses.behavioral_cloning import imitation_loss
 from ..losses.replicas import global_mean, valid_mean
 from ..policies.action_checks import check_discrete_or_bounded
-from ..policies.network_inputs import ActingNetwork, sequence_inputs
-from ..registry import agent_name
 from ..watched import Gradient, Returns, Watch
 from .bc_settings import BCSettings
 

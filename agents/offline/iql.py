@@ -37,7 +37,6 @@ from ..losses.replicas import global_mean, valid_mean
 from ..losses.rewards import learning_reward
 from ..losses.soft_actor_critic import critic_loss
 from ..policies.action_checks import check_discrete_or_bounded
-from ..registry import agent_name
 from ..watched import Gradient, Quantity, Returns
 from .bc import BCNetworks, BCPolicy, with_least_log_std
 from .iql_settings import IQLNetworkSettings, IQLSettings

@@ -8,35 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from ..agents import Agent
-from ..agents.agent import Mode
-from ..agents.registry import agent_name, made_agent
-from ..agents.settings.exploration_settings import ExplorationSettings
-from ..callback_settings import callback_settings, check_callbacks, overridden
-from ..callbacks import Callbacks
-from ..data import Layout
-from ..environments import (
-    ONLY_AGENT,
-    WeightedEnvironment,
-    agent_specs,
-    is_multi_agent,
-    named_factory,
-    read_mixture,
-)
-from ..environments import spec as environment_spec
-from ..environments.batches.episode_metrics import parse_episode_metrics
-from ..environments.external.recorded_spaces import RECORDED_PREFIX
-from ..environments.external.simulators import PREFIX
-from ..environments.recorded.recorded_data import parse_sources
-from ..errors import CallboardError
-from ..named_objects import pickled_with_program, unpickle_with_program
-from ..nested_settings import declared_fields, nested_values, values_of
-from ..setting_arguments import argument_text, check_argument_names, convert_arguments
-from ..setting_types import FiniteFloat, texts_of
-from ..specs import EnvironmentSpec
-from .experiments.curriculum import Stage, depends_on_episodes
-from .experiments.policy_settings import made_policies, parse_policies
-from .nodes.devices import device_count
+from ...agents import Agent
+from ...agents.agent import Mode
+from ...agents.agent_names import agent_name
+from ...agents.registry import made_agent
+from ...agents.settings.exploration_settings import ExplorationSettings
+from ...callbacks import Callbacks
+from ...data import Layout
+from ...environments import ONLY_AGENT, WeightedEnvironment, agent_specs, is_multi_agent, named_factory, read_mixture
+from ...environments import spec as environment_spec
+from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...environments.external.recorded_spaces import RECORDED_PREFIX
+from ...environments.external.simulators import PREFIX
+from ...environments.recorded.recorded_data import parse_sources
+from ...errors import CallboardError
+from ...settings.callback_settings import callback_settings, check_callbacks, overridden
+from ...settings.named_objects import pickled_with_program, unpickle_with_program
+from ...settings.nested_settings import declared_fields, nested_values, values_of
+from ...settings.setting_arguments import argument_text, check_argument_names, convert_arguments
+from ...settings.setting_types import FiniteFloat, texts_of
+from ...specs import EnvironmentSpec
+from ..processes.devices import device_count
+from .curriculum import Stage, depends_on_episodes
+from .policy_settings import made_policies, parse_policies
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from ...agents.acting import BatchPolicy, Episode, Stepper, evaluate
+from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
 from ...agents.settings.exploration_settings import ExplorationSettings
 from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ....deadlines import Clock, Deadline
 from ...experiments.checked_run import Run
-from ...loggers.run_loggers import RunLoggers
+from ...experiments.settings import settings_by_name
 from ...processes.listen_filter import refusal
 from ...processes.local_socket import served_at
 from ...result import result_of
@@ -24,6 +24,7 @@ from .node_overview import NodeOverview
 from .report_intake import ReportIntake
 from .run_hooks import RunHooks
 from .run_limits import RunLimits
+from .run_loggers import RunLoggers
 from .run_metrics import RunMetrics
 from .run_records import RunRecords
 from .run_status import RunStatus

@@ -11,7 +11,7 @@ from dm_env import specs as dm_specs
 
 from ....agents.settings.reward_settings import LARGEST_REWARD
 from ....agents.watched import Gradient, Quantity, Returns, Watch, Watched
-from ....nested_settings import values_of
+from ....settings.nested_settings import values_of
 from ....specs import MultiDiscreteArray
 from ...experiments.checked_run import Run
 from ...node_names import metric_of

@@ -23,6 +23,7 @@ from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
+from ...processes.devices import prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from ....agents.agent import Agent, Policy
-from ....agents.learning.finite_checks import LossCheck, NotFiniteError
-from ....agents.registry import agent_name
-from ....agents.weights import Snapshot
+from ....agents.agent_names import agent_name
+from ....agents.variables.finite_checks import LossCheck, NotFiniteError
+from ....agents.variables.weights import Snapshot
 from ....data import Update, Version
 from ...run_directory.checkpoints import Checkpoints, step_of
 from ..acting.opponents import Announced, ServedPolicies
