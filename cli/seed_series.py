@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from .. import environments
 from ..caller_words import argument
 from ..errors import CallboardError
-from ..launch.experiments.experiment import Seed
 from ..launch.experiments.new_or_resumed import default_run_directory
 from ..launch.experiments.option_parsing import option_name, option_texts
+from ..launch.experiments.parts.quantities import Seed
 from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import Settings, parse_settings, read_recipe
 from ..launch.experiments.yaml_files import parse_yaml

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from .experiments.experiment import Experiment
+from .experiments.parts.checkpoints_part import CheckpointsPart
+from .experiments.parts.placement_part import PlacementPart
 from .nodes.node import NodeRules
 
 RULES: dict[str, NodeRules] = {
@@ -27,15 +28,15 @@ FIRST_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=0)
 OTHER_LEARNER_RULES = dataclasses.replace(RULES["learner"], stop_order=1, keeps=False)
 
 
-def learner_rules(experiment: Experiment, rank: int = 0, trained: str = "") -> NodeRules:
+def learner_rules(placement: PlacementPart, rank: int = 0, trained: str = "") -> NodeRules:
     """Returns how launchers treat a learner of an experiment, of the policy `trained` if there are several."""
     rules = RULES["learner"]
-    if experiment.learners > 1:
+    if placement.learners > 1:
         rules = OTHER_LEARNER_RULES if rank else FIRST_LEARNER_RULES
     group = f"{rules.restart_group}/{trained}" if trained else rules.restart_group
-    return dataclasses.replace(rules, restart_group=group, tensorflow_threads=experiment.learner_threads)
+    return dataclasses.replace(rules, restart_group=group, tensorflow_threads=placement.learner_threads)
 
 
-def replay_rules(experiment: Experiment) -> NodeRules:
+def replay_rules(checkpoints: CheckpointsPart) -> NodeRules:
     """Returns how launchers treat a replay server; one without checkpoints has nothing to save at the end."""
-    return dataclasses.replace(RULES["replay"], keeps=experiment.checkpoint_replay)
+    return dataclasses.replace(RULES["replay"], keeps=checkpoints.checkpoint_replay)

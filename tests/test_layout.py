@@ -21,6 +21,9 @@ LAYERS = (
 """Packages from the lowest to the highest: one imports only those below its layer.  `settings` imports `files`."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 MOST_MODULES = 25
+TAKING_AN_EXPERIMENT = 42
+READING_AN_EXPERIMENT = 79
+"""Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
 
@@ -172,6 +175,39 @@ def test_a_package_can_be_surveyed():
     for package in {path.parent for path in LIBRARY}:
         modules = [path for path in package.glob("*.py") if path.name not in ("__init__.py", "setup.py")]
         assert len(modules) <= MOST_MODULES, f"group the {len(modules)} modules of {package} by what they are for"
+
+
+def names_experiment(annotation):
+    return annotation is not None and re.search(r"\bExperiment\b", ast.unparse(annotation))
+
+
+def takes_experiment(tree):
+    """Whether a function of a module has a whole `Experiment` as an argument or result."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    arguments = [node for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    return any(map(names_experiment, [one.returns for one in functions] + [one.annotation for one in arguments]))
+
+
+def reads_experiment(tree):
+    """Whether a module reads fields of an experiment by a name such as `run.experiment`; not of a run's file."""
+    owners = [ast.unparse(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return any(re.search(r"\b_?experiment$", owner) and "directory" not in owner for owner in owners)
+
+
+def test_modules_take_the_parts_of_an_experiment_that_they_read():
+    trees = [parsed(path) for path in LIBRARY]
+    taking = sum(takes_experiment(tree) for tree in trees)
+    reading = sum(takes_experiment(tree) or reads_experiment(tree) for tree in trees)
+    assert taking <= TAKING_AN_EXPERIMENT, "take a part of the experiment, see launch/experiments/parts"
+    assert reading <= READING_AN_EXPERIMENT, "give functions a part of the experiment, see launch/experiments/parts"
+    assert (taking, reading) == (TAKING_AN_EXPERIMENT, READING_AN_EXPERIMENT), "fewer do so now: lower the numbers"
+
+
+def test_a_module_that_takes_or_reads_an_experiment_is_found():
+    assert takes_experiment(ast.parse("def check(given: Experiment | None): ..."))
+    assert not takes_experiment(ast.parse("def check(limits: LimitsPart): limits.max_steps"))
+    assert reads_experiment(ast.parse("self._experiment.seed, run.experiment.seed"))
+    assert not reads_experiment(ast.parse("directory.experiment.exists()"))
 
 
 def test_modules_are_short_and_well_named():

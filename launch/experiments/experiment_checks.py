@@ -23,6 +23,9 @@ from ...settings.callback_settings import check_callbacks
 from ..processes.devices import device_count, device_names
 from .curriculum import check_stages
 from .experiment import Experiment
+from .parts.episodes_part import EpisodesPart
+from .parts.placement_part import PlacementPart
+from .parts.policies_part import PoliciesPart
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
 
@@ -81,15 +84,15 @@ def check_shares(experiment: Experiment) -> None:
             )
 
 
-def check_devices(experiment: Experiment, learners_here: int) -> None:
+def check_devices(placement: PlacementPart, learners_here: int) -> None:
     """Rejects devices that `learners_here` learners on this machine cannot have."""
-    count = device_count(experiment.learner_devices)
-    if experiment.learners > 1 and count > 1 and str(experiment.learner_devices).upper().startswith("CPU"):
+    count = device_count(placement.learner_devices)
+    if placement.learners > 1 and count > 1 and str(placement.learner_devices).upper().startswith("CPU"):
         raise CallboardError(
-            f"each of {experiment.learners} learners has one device of the processor, not {count}: "
+            f"each of {placement.learners} learners has one device of the processor, not {count}: "
             "set learner_devices to 1, or learners to 1"
         )
-    if learners_here and device_names(experiment.learner_devices)[0].startswith("GPU") and learners_here > 1:
+    if learners_here and device_names(placement.learner_devices)[0].startswith("GPU") and learners_here > 1:
         raise CallboardError(
             f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
             "to a number of GPUs or all"
@@ -109,29 +112,29 @@ def check_evaluations(experiment: Experiment) -> None:
             raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
 
 
-def check_callbacks_and_tasks(experiment: Experiment) -> None:
+def check_callbacks_and_tasks(episodes: EpisodesPart) -> None:
     """Rejects metrics of episodes, callbacks, stages of a curriculum and tasks of evaluations that cannot work."""
-    parse_episode_metrics(experiment.episode_metrics)
-    check_callbacks(experiment.callbacks)
-    check_stages(experiment.curriculum)
+    parse_episode_metrics(episodes.episode_metrics)
+    check_callbacks(episodes.callbacks)
+    check_stages(episodes.curriculum)
     try:
-        plain_task(experiment.evaluation_task)
+        plain_task(episodes.evaluation_task)
     except CallboardError as error:
         raise CallboardError(f"evaluation_task: {error}") from error
 
 
-def check_tasks(experiment: Experiment, tasks: Sequence[Any], infos: bool = False) -> None:
+def check_tasks(environment: PoliciesPart, tasks: Sequence[Any], infos: bool = False) -> None:
     """Rejects tasks that the environment does not take, by making one, if there are any.
 
     Args:
-      experiment: the experiment.
+      environment: the environment and its agents.
       tasks: the tasks; None is the environment's own.
       infos: whether the environment's infos are wanted, too.
     """
-    if is_multi_agent(experiment.env, experiment.env_options):
-        check_agents_tasks(experiment.env, experiment.options_of_env, experiment.agent_options, tasks)
+    if is_multi_agent(environment.env, environment.env_options):
+        check_agents_tasks(environment.env, environment.options_of_env, environment.agent_options, tasks)
     else:
-        check_hooks(experiment.env, experiment.options_of_env, infos, tasks)
+        check_hooks(environment.env, environment.options_of_env, infos, tasks)
 
 
 def check_run_conditions(experiment: Experiment, agent: str | None) -> None:

@@ -14,6 +14,7 @@ from ..run_directory.layout import RunDirectory
 from ..run_directory.replaced_run import check_may_be_replaced, has_learned
 from ..run_directory.run_lock import check_not_running
 from .experiment import Experiment
+from .parts.environment_part import EnvironmentPart
 
 _MOST_LETTERS = 80
 """Of the environments' names in the name of a directory."""
@@ -77,9 +78,9 @@ def check_state(
     return dataclasses.replace(directory, replaces=True)
 
 
-def default_run_directory(experiment: Experiment, agent_name: str) -> pathlib.Path:
+def default_run_directory(environment: EnvironmentPart, agent_name: str) -> pathlib.Path:
     """Returns `runs/<agent>-<environment>-<time>-<letters>`, the default for runs that name no directory."""
-    words = f"{agent_name}-{environment_text(experiment.env)[:_MOST_LETTERS]}-{unique_ending()}"
+    words = f"{agent_name}-{environment_text(environment.env)[:_MOST_LETTERS]}-{unique_ending()}"
     return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
 
 

@@ -9,6 +9,7 @@ from ...install_commands import install_command
 from ..serving.access_token import read_token
 from ..serving.server_address import bind, parse_address, tls_context
 from .experiment import Experiment
+from .parts.server_part import ServerPart
 
 _ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
 
@@ -47,11 +48,11 @@ def check_policy_server(experiment: Experiment) -> None:
             raise CallboardError(f"a policy server does not step its simulators, and has no {name}: leave it out")
 
 
-def check_address_is_free(experiment: Experiment) -> None:
+def check_address_is_free(server: ServerPart) -> None:
     """Rejects an address of the policy server that is taken, before anything starts.
 
     Raises:
       CallboardError: another program listens there, or this machine does not have the address.
     """
-    if experiment.policy_server is not None:
-        bind(parse_address(experiment.policy_server)).close()
+    if server.policy_server is not None:
+        bind(parse_address(server.policy_server)).close()

@@ -10,6 +10,7 @@ import gymnasium
 import tree
 
 from ... import __version__
+from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...environments import is_of_library
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
@@ -17,27 +18,27 @@ from ...environments.external.simulators import PREFIX as EXTERNAL_PREFIX
 from ...errors import CallboardError
 from ...files.guarded_files import parse_json
 from ..processes.package_versions import version_of
-from .experiment import Experiment
+from .parts.environment_part import EnvironmentPart
 from .settings import plain
 
 _MARK = "callboard"
 _OF_FILES = (RECORDED_PREFIX, EXTERNAL_PREFIX)
 
 
-def recorded_metadata(experiment: Experiment) -> dict[str, Any]:
+def recorded_metadata(agent: Agent, environment: EnvironmentPart, seed: int) -> dict[str, Any]:
     """Returns entries of a data set's metadata: environment, agent, seed and versions."""
     versions = {name: version for name in ("gymnasium", "numpy", "minari") if (version := version_of(name))}
     entries: dict[str, Any] = {
-        "algorithm_name": agent_name(experiment.agent),
+        "algorithm_name": agent_name(agent),
         "requirements": [f"{name}=={version}" for name, version in versions.items() if name == "gymnasium"],
         _MARK: {
-            "environment": plain(experiment.env),
-            "environment_options": plain(experiment.options_of_env),
-            "seed": experiment.seed,
+            "environment": plain(environment.env),
+            "environment_options": plain(environment.options_of_env),
+            "seed": seed,
             "versions": {"callboard": __version__, **versions},
         },
     }
-    spec = _gymnasium_spec(experiment)
+    spec = _gymnasium_spec(environment)
     return entries if spec is None else {**entries, "env_spec": spec}
 
 
@@ -79,17 +80,17 @@ def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
-def _gymnasium_spec(experiment: Experiment) -> str | None:
+def _gymnasium_spec(environment: EnvironmentPart) -> str | None:
     """Returns the JSON of Gymnasium's spec of the environment, for `recover_environment`; None if it has none."""
-    if not isinstance(experiment.env, str) or experiment.env not in gymnasium.registry:
+    if not isinstance(environment.env, str) or environment.env not in gymnasium.registry:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            spec = copy.deepcopy(gymnasium.spec(experiment.env))  # Otherwise all others would be made so.
+            spec = copy.deepcopy(gymnasium.spec(environment.env))  # Otherwise all others would be made so.
             options = {
                 name: value
-                for name, value in experiment.env_options.items()
+                for name, value in environment.env_options.items()
                 if name != "vectorized" and not name.startswith("env_")  # Gymnasium does not know ours.
             }
             limit = options.pop("max_episode_steps", spec.max_episode_steps)

@@ -16,6 +16,7 @@ from ...errors import CallboardError
 from ...networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from ...settings.setting_types import texts_of
 from ..experiments.experiment import Experiment
+from ..experiments.parts.warm_start_part import WarmStartPart
 from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.warm_start_settings import absolute_source, check_source_exists, parse_source
 from ..run_directory.policy_weights import SavedPolicy, read_policy
@@ -63,36 +64,36 @@ def check_warm_start(experiment: Experiment, layout: Layout, new: bool = True) -
         find_initial_weights(experiment, networks, experiment.agent.make_policy(networks, "train"))
 
 
-def initialize(experiment: Experiment, networks: tf.Module, policy: Policy) -> str:
+def initialize(warm_start: WarmStartPart, networks: tf.Module, policy: Policy) -> str:
     """Assigns the weights to begin with; returns a line for the user, empty if the run begins without.
 
     Args:
-      experiment: the experiment.
+      warm_start: names the run and the parts of the network.
       networks: all networks of the agent.
       policy: the policy that acts with them.
 
     Raises:
       CallboardError: as `find_initial_weights`.
     """
-    if experiment.init_from is None:
+    if warm_start.init_from is None:
         return ""
-    source = parse_source(experiment.init_from)
+    source = parse_source(warm_start.init_from)
     check_source_exists(source)
     weights = named_weights(networks)
-    values = find_initial_weights(experiment, networks, policy)
+    values = find_initial_weights(warm_start, networks, policy)
     for name, value in values.items():
         weights[name].assign(value.astype(weights[name].dtype.as_numpy_dtype))
     return f"begins with {len(values)} of {len(weights)} weights from {source}"
 
 
-def find_initial_weights(experiment: Experiment, networks: tf.Module, policy: Policy) -> dict[str, np.ndarray]:
+def find_initial_weights(warm_start: WarmStartPart, networks: tf.Module, policy: Policy) -> dict[str, np.ndarray]:
     """Returns the values to begin with, by the names of this run's weights, see `agents.weight_names`.
 
     Raises:
       CallboardError: the run or the checkpoint does not exist, a pattern matches nothing, a weight is missing there or
         here, or has another shape.
     """
-    source, patterns = parse_source(experiment.init_from or ""), texts_of(experiment.init_parts)
+    source, patterns = parse_source(warm_start.init_from or ""), texts_of(warm_start.init_parts)
     here = named_weights(networks)
     with local_copy(source.run, source.checkpoint, whole=source.checkpoint != _BEST) as directory:
         path = policy_file(directory, source.checkpoint)

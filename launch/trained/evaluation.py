@@ -193,7 +193,9 @@ def _recorded(
     try:
         if infos:
             environment.keep_infos()
-        files = EpisodeFiles(folder, environment.spec, recorded_metadata(experiment), math.inf)
+        files = EpisodeFiles(
+            folder, environment.spec, recorded_metadata(experiment.agent, experiment, experiment.seed), math.inf
+        )
     except CallboardError:
         environment.close()
         raise

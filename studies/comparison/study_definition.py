@@ -26,8 +26,8 @@ from typing import Any
 
 from ... import environments
 from ...errors import CallboardError, MissingPackage, unknown
-from ...launch.experiments.experiment import Seed
 from ...launch.experiments.option_parsing import option_name
+from ...launch.experiments.parts.quantities import Seed
 from ...launch.experiments.run_checks import check_settings
 from ...launch.experiments.settings import RECIPES, STUDIES, parse_settings, read_recipe, unknown_file
 from ...launch.experiments.yaml_files import read_yaml

@@ -30,7 +30,7 @@ from ....environments import environment_text
 from ....errors import CallboardError
 from ....settings.own_modules import searched_directories
 from ...experiments.checked_run import Run
-from ...experiments.experiment import Experiment
+from ...experiments.parts.placement_part import PlacementPart
 from ...experiments.run_files import begun
 from ...nodes.node import LaunchedNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
@@ -312,7 +312,7 @@ def _supervise(
 
 def bundles_of(
     program: lp.Program,
-    experiment: Experiment,
+    placement: PlacementPart,
     cpus: Mapping[str, float],
     gpus: Mapping[str, float],
     has_gpus: bool,
@@ -322,10 +322,10 @@ def bundles_of(
     A learner with one device takes a GPU if the cluster has any.  Ray chooses which one; in the learner's process it is
     `GPU:0`.  An inference node takes one if the cluster has any.  `gpus` takes precedence, also where there are none.
     """
-    devices = str(experiment.learner_devices).upper()
+    devices = str(placement.learner_devices).upper()
     on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
     of_kind: dict[str, float] = {
-        "learner": 0.0 if on_processor else float(device_count(experiment.learner_devices)),
+        "learner": 0.0 if on_processor else float(device_count(placement.learner_devices)),
         "inference": float(has_gpus),
         **gpus,
     }

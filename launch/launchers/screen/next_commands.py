@@ -9,8 +9,9 @@ from ....environments.external.recorded_spaces import RECORDED_PREFIX
 from ....environments.recorded import open_data
 from ....errors import CallboardError, printable
 from ...experiments.checked_run import Run
-from ...experiments.experiment import Experiment
 from ...experiments.option_parsing import option_name
+from ...experiments.parts.environment_part import EnvironmentPart
+from ...experiments.parts.limits_part import LimitsPart
 from ...experiments.recorded_metadata import is_harmless, recorded_environment
 from ...experiments.settings import experiment_settings
 from ...experiments.stop_conditions import parse_conditions
@@ -53,10 +54,10 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
     return (evaluate, again) if has_policy else (again,)
 
 
-def _environment_to_evaluate(experiment: Experiment) -> list[str]:
+def _environment_to_evaluate(environment: EnvironmentPart) -> list[str]:
     """Returns the option that names an environment, for a run from recorded episodes alone, which has none."""
-    dataset = str(experiment.env).removeprefix(RECORDED_PREFIX)
-    if dataset == experiment.env or not isinstance(experiment.env, str):
+    dataset = str(environment.env).removeprefix(RECORDED_PREFIX)
+    if dataset == environment.env or not isinstance(environment.env, str):
         return []
     named = None
     with contextlib.suppress(CallboardError):
@@ -64,14 +65,14 @@ def _environment_to_evaluate(experiment: Experiment) -> list[str]:
     return ["--env", printable(named[0]) if named is not None and is_harmless(named[0], {}) else "NAME"]
 
 
-def _settings_to_train_further(experiment: Experiment, reason: str) -> dict[str, object]:
+def _settings_to_train_further(limits: LimitsPart, reason: str) -> dict[str, object]:
     """Returns the limit or goal that ended a run, with a value with which the run continues; empty for another end."""
     name = setting_that_ended(reason)
     if name in ("max_steps", "max_learner_steps", "max_seconds"):
-        return {name: 2 * getattr(experiment, name)}
+        return {name: 2 * getattr(limits, name)}
     if name == "stop_when":
-        held = [condition for condition in parse_conditions(experiment.stop_when) if str(condition) in reason]
-        return {name: [str(other) for other in parse_conditions(experiment.stop_when) if other not in held]}
+        held = [condition for condition in parse_conditions(limits.stop_when) if str(condition) in reason]
+        return {name: [str(other) for other in parse_conditions(limits.stop_when) if other not in held]}
     return {} if name is None else {name: None}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ....environments import episode_limit_advice
 from ....errors import counted
-from ...experiments.experiment import Experiment
+from ...experiments.parts.environment_part import EnvironmentPart
 
 _WARN_SECONDS = 60.0
 _LONG_EPISODE = 10_000
@@ -20,7 +20,7 @@ class EvaluationWatch:
       timeout: seconds after which the evaluation is abandoned.
       stopped: whether it is to be abandoned for another reason.
       notify: receives a line for the user.
-      experiment: has the environment, for what limits its episodes.
+      environment: for advice on what limits its episodes.
       clock: returns seconds.
       show: receives how many episodes have ended, of how many.
     """
@@ -31,7 +31,7 @@ class EvaluationWatch:
         timeout: float,
         stopped: Callable[[], bool],
         notify: Callable[[str], None],
-        experiment: Experiment,
+        environment: EnvironmentPart,
         clock: Callable[[], float] = time.monotonic,
         show: Callable[[int, int], None] = lambda ended, episodes: None,
     ):
@@ -39,7 +39,7 @@ class EvaluationWatch:
         self._timeout = timeout
         self._stopped = stopped
         self._notify = notify
-        self._experiment = experiment
+        self._environment = environment
         self._clock = clock
         self._begun = clock()
         show(0, episodes)
@@ -83,5 +83,5 @@ class EvaluationWatch:
         made = f"each environment made {counted(self._steps, 'step')}"
         if self._steps < _LONG_EPISODE:
             return f"{made}, {self._steps / max(self._clock() - self._begun, 1.0):.1f} a second, so it may take long"
-        how = episode_limit_advice(self._experiment.env, self._experiment.options_of_env)
+        how = episode_limit_advice(self._environment.env, self._environment.options_of_env)
         return f"{made}; if episodes may never end, {how}"

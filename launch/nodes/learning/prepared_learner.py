@@ -21,7 +21,7 @@ from ....replay import Elements, ReplayDataset, ReplayHandle, made_dataset
 from ....settings.setting_types import texts_of
 from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
-from ...experiments.experiment import Experiment
+from ...experiments.parts.placement_part import PlacementPart
 from ...processes.devices import device_names, make_strategy, share_first_learners_state
 from ...run_directory.checkpoints import Checkpoints
 from ...run_directory.layout import RunDirectory
@@ -121,11 +121,11 @@ def prepare_learner(
 
 
 def _make_strategy(
-    context: NodeContext, experiment: Experiment, rank: int, peers: Sequence[lp.Address]
+    context: NodeContext, placement: PlacementPart, rank: int, peers: Sequence[lp.Address]
 ) -> tf.distribute.Strategy:
     if rank > 0:
         threading.Thread(target=_exit_when_stopped, args=(context.stop,), name="exit", daemon=True).start()
-    devices = device_names(experiment.learner_devices)
+    devices = device_names(placement.learner_devices)
     workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
     bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
     if workers:

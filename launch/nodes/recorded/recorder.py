@@ -138,7 +138,8 @@ class RecorderNode(ReportingNode):
 def prepare_recorder(run: Run) -> EpisodeFiles:
     """Opens the data set of a run or of one of its policies, which has a size limit."""
     limit = run.experiment.record_limit * _GIGABYTE
-    return EpisodeFiles(run.directory.recorded, run.layout.spec, recorded_metadata(run.experiment), limit)
+    metadata = recorded_metadata(run.experiment.agent, run.experiment, run.experiment.seed)
+    return EpisodeFiles(run.directory.recorded, run.layout.spec, metadata, limit)
 
 
 class _Call:

@@ -3,14 +3,14 @@
 import gymnasium
 
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.parts.environment_part import EnvironmentPart
 from callboard.launch.experiments.recorded_metadata import recorded_metadata
 
 
 def test_gymnasium_makes_the_recorded_environment_and_others_as_before():
     options = {"vectorized": False, "env_processes": False, "max_episode_steps": 30, "sutton_barto_reward": True}
     kwargs = dict(gymnasium.spec("CartPole-v1").kwargs)
-    metadata = recorded_metadata(Experiment(agent=Ppo(), env="CartPole-v1", env_options=options))
+    metadata = recorded_metadata(Ppo(), EnvironmentPart(env="CartPole-v1", env_options=options), seed=1)
     spec = gymnasium.envs.registration.EnvSpec.from_json(metadata["env_spec"])
     assert spec.kwargs == {"sutton_barto_reward": True} and spec.max_episode_steps == 30
     gymnasium.make(spec).close()

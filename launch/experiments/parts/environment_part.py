@@ -1,0 +1,46 @@
+"""The environment of an experiment."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....environments import WeightedEnvironment
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentPart:
+    """The environment of an experiment.
+
+    Attributes:
+      env: name of the environment, see `callboard list environments`, or in Python the class or function that makes
+        it; or a list of environments with equal spaces, such as
+        `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which share the slots in proportion to their weights.
+      env_options: keyword arguments of the environment, or of all environments in a list.
+      env_wrappers: wrappers of single Gymnasium environments, the innermost first: names of `gymnasium.wrappers` or
+        `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
+        Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
+        also for vector environments and those of PettingZoo.
+      env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
+        Gymnasium environments that take milliseconds per step, see docs/environments.md.
+      env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
+        `previous_action` and `previous_reward`; for agents without the setting `network.previous_inputs`.
+      check_env: whether an environment of one's own is tried in a process of its own before the run: made, reset,
+        stepped and closed.  Those of known libraries are not.
+    """
+
+    env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment] = ""
+    env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
+    env_processes: bool = False
+    env_previous_inputs: bool = False
+    check_env: bool = True
+
+    @property
+    def options_of_env(self) -> dict[str, Any]:
+        """The options that the environment is made with: `env_options`, and those of settings of their own."""
+        return {
+            **self.env_options,
+            **({"env_wrappers": self.env_wrappers} if self.env_wrappers else {}),
+            **({"env_processes": True} if self.env_processes else {}),
+            **({"env_previous_inputs": True} if self.env_previous_inputs else {}),
+        }

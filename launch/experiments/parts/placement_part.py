@@ -1,0 +1,38 @@
+"""The seed, the nodes of each kind and their devices."""
+
+import dataclasses
+from typing import Literal
+
+from .quantities import ActorCount, EnvironmentCount, NodeCount, Seed, ThreadCount
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacementPart:
+    """The seed, the nodes of each kind and their devices.
+
+    Attributes:
+      seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
+        continue with new episodes and new noise; evaluations always start with the same ones.
+      actors: number of actor nodes.
+      envs_per_actor: number of environments that one actor steps as a batch.
+      inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several
+        actors with one forward pass, see docs/inference.md.
+      inference_nodes: number of inference nodes, which share the actors; only with central inference.
+      replay_shards: number of replay servers.
+      learners: number of learner nodes, which share each batch and make every step together.
+      learner_devices: devices of each learner, which divide its share of the batch: a number of GPUs (1 uses the CPU if
+        there is none), `all` GPUs, or names such as `CPU:0,CPU:1`.
+      learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
+        TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
+        docs/learners.md.
+    """
+
+    seed: Seed = 1
+    actors: ActorCount = 2
+    envs_per_actor: EnvironmentCount = 16
+    inference: Literal["local", "central"] = "local"
+    inference_nodes: NodeCount = 1
+    replay_shards: NodeCount = 1
+    learners: NodeCount = 1
+    learner_devices: int | str = 1
+    learner_threads: ThreadCount = 0
