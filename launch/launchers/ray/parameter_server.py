@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....data import Version
-from ...nodes.learning.weight_store import WeightStore
+from ...nodes.acting.weight_store import WeightStore
 
 if TYPE_CHECKING:
     import numpy as np

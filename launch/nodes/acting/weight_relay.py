@@ -25,9 +25,9 @@ from ....agents.variables.weights import Snapshot, WeightFetcher
 from ....data import Version
 from ....deadlines import Deadline
 from ...processes.local_socket import SocketError, check_owner
-from ..learning.weight_store import WeightStore
 from ..node import NodeContext, NodeHandle
 from .weight_fetching import CALL_SECONDS, FETCH_SECONDS, fetch_pause, fetch_weights
+from .weight_store import WeightStore
 
 _REQUEST = struct.Struct("=2q")
 """Incarnation and learner step of the weights that a node has."""

@@ -24,6 +24,7 @@ from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints, NotWritten, step_of
+from ..acting.held_snapshots import Announcement
 from ..acting.opponents import Announced, ServedPolicies
 from ..coordination.stopping_rules import LEARNER_IS_DONE
 from ..node import NodeContext, NodeHandle, Unreachable
@@ -32,7 +33,6 @@ from ..reports.reporting import ReportingNode
 from ..reports.run_control import own_settings
 from ..reports.written_bytes import marked_while_files_grow
 from .checkpoint_schedule import CheckpointSchedule
-from .held_snapshots import Announcement
 from .learner_commands import LearnerCommands
 from .peer_watch import PeerWatch
 from .prepared_learner import distributed_batches, iterators, prepare_learner

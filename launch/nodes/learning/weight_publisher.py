@@ -11,7 +11,7 @@ from ....agents.variables.finite_checks import NotFiniteError
 from ....agents.variables.weights import PackedVariables, Unpacking
 from ....data import Version
 from ....deadlines import Deadline
-from .weight_store import WeightStore
+from ..acting.weight_store import WeightStore
 
 _SECONDS = 0.005
 """Minimum time between snapshots while learner steps run back to back.  An actor polls half as often."""

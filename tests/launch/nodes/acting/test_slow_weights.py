@@ -20,7 +20,7 @@ from callboard.agents.variables.weights import WeightClient
 from callboard.data import Version
 from callboard.launch.nodes.acting import weight_fetching
 from callboard.launch.nodes.acting.weight_fetching import fetch_weights
-from callboard.launch.nodes.learning.weight_store import WeightStore
+from callboard.launch.nodes.acting.weight_store import WeightStore
 from callboard.launch.nodes.node import NodeContext
 
 from .limited_link import LimitedLink

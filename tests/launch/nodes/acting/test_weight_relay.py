@@ -22,7 +22,7 @@ from callboard.deadlines import wait_until
 from callboard.launch.nodes.acting import weight_relay
 from callboard.launch.nodes.acting.weight_fetching import CALL_SECONDS, fetch_pause, fetch_weights
 from callboard.launch.nodes.acting.weight_relay import RelayedLearner, WeightRelay
-from callboard.launch.nodes.learning.weight_store import WeightStore
+from callboard.launch.nodes.acting.weight_store import WeightStore
 from callboard.launch.nodes.node import NodeContext, Unreachable
 
 SIZE = 1000

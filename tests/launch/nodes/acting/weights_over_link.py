@@ -11,7 +11,7 @@ import courier
 import numpy as np
 
 from callboard.data import Version
-from callboard.launch.nodes.learning.weight_store import WeightStore
+from callboard.launch.nodes.acting.weight_store import WeightStore
 
 
 def serve(port, size):

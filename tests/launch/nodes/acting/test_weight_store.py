@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from callboard.data import Version
-from callboard.launch.nodes.learning.weight_store import WeightStore
+from callboard.launch.nodes.acting.weight_store import WeightStore
 
 
 @pytest.fixture
