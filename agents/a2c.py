@@ -28,6 +28,7 @@ from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .settings.a2c_settings import A2CSettings
+from .watched import Gradient, Quantity, Returns
 
 
 class A2CLearner(tf.Module):
@@ -81,6 +82,7 @@ class A2C(A2CSettings, Agent):
     """The A2C agent."""
 
     live = ("optimizer.learning_rate", "entropy_cost", "value_cost")
+    watched = (Gradient(), Quantity.ENTROPY, Quantity.VALUES, Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded("a2c", layout.spec.action)

@@ -32,6 +32,7 @@ from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .schedules import Schedule
 from .settings.a2c_settings import AdvantageSettings
 from .settings.a3c_settings import A3CSettings
+from .watched import Gradient, Quantity, Returns
 
 _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")
 """A2C's metrics of a loss, in alphabetical order."""
@@ -115,6 +116,7 @@ class A3C(A3CSettings, Agent):
     """The A3C agent."""
 
     live = ("optimizer.learning_rate", "entropy_cost")
+    watched = (Gradient(), Quantity.ENTROPY, Quantity.VALUES, Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded("a3c", layout.spec.action)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import tree
 
 from ..data import Layout, Nest, Timestep, Update
+from ..settings.replay_settings import ReplaySettings
 from ..settings.setting_arguments import check_argument_names, convert_arguments
 from ..settings.setting_types import check_ranges
+from .watched import Watch
 
 if TYPE_CHECKING:
     # Settings are parsed and validated before TensorFlow is imported.
@@ -23,16 +25,6 @@ if TYPE_CHECKING:
 Mode = Literal["train", "evaluate", "sample"]
 """How a policy acts: `train` explores, `evaluate` takes the best action, and `sample` samples actions as in training
 but without additional exploration."""
-
-
-class Watched(NamedTuple):
-    """A metric of a learner that shows in a run that a setting does not fit."""
-
-    metric: str
-    largest: float
-    """The run warns where the metric stays above it."""
-    meaning: str
-    """What is wrong then, and what to try."""
 
 
 class Policy(Protocol):
@@ -87,8 +79,8 @@ class Agent(abc.ABC):
     """Names of float hyperparameters that may change while the agent learns, such as `optimizer.learning_rate`.  The
     agent that makes the learner has a `tf.Variable` in their place, see `live_settings`."""
 
-    watched: ClassVar[tuple[Watched, ...]] = ()
-    """Metrics of the learner that a run watches."""
+    watched: ClassVar[tuple[Watch, ...]] = ()
+    """What a run watches while the agent learns, to warn where a setting does not fit."""
 
     if not TYPE_CHECKING:
 
@@ -138,6 +130,34 @@ class Agent(abc.ABC):
     def modes(self) -> tuple[Mode, ...]:
         """Returns the modes that `make_policy` accepts; `sample` is for agents that learn a distribution of actions."""
         return ("train", "evaluate")
+
+    def steps_at_a_time(self) -> int:
+        """Returns the learner steps of one call of the learner, the field `updates_per_call`.
+
+        A limit of learner steps is a multiple of it.  1 if calls fit themselves to the limit.
+        """
+        return getattr(self, "updates_per_call", None) or 1
+
+    def reward_discount(self) -> float | None:
+        """Returns the discount of future rewards, the field `discount`; None if the agent learns from no rewards."""
+        return getattr(self, "discount", None)
+
+    def recorded_replay(self) -> ReplaySettings | None:
+        """Returns the settings of the replay that recorded episodes can fill, the field `replay`.
+
+        None if the agent learns from its own newest episodes alone.
+        """
+        replay = getattr(self, "replay", None)
+        return replay if isinstance(replay, ReplaySettings) else None
+
+    def recorded_items(self, timesteps: int, episodes: int) -> int:
+        """Returns the number of items in replay that recorded episodes become.
+
+        An item begins at each of `timesteps`, or at one in every `period` where the agent has a field of that name:
+        sequences also begin at the last timesteps of `episodes`.
+        """
+        period = getattr(self, "period", None)
+        return timesteps if period is None else (timesteps + episodes) // period
 
     def for_agents(self, count: int) -> Agent:
         """Returns the agent for environments in each of which it controls `count` agents.

@@ -35,6 +35,7 @@ from .losses.replicas import global_index, global_mean, largest_over_replicas, v
 from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete
 from .settings.apex_settings import ApexSettings
+from .watched import Gradient, Quantity, Returns
 
 
 class ApexExtras(NamedTuple):
@@ -78,7 +79,7 @@ class Apex(ApexSettings, Agent):
     """The Ape-X DQN agent."""
 
     live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
-    watched = (SUPPORT_ENDS,)
+    watched = (Gradient(), SUPPORT_ENDS, Quantity.VALUES, Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete("apex", layout.spec.action)

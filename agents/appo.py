@@ -13,6 +13,7 @@ from .losses.ppo import approximate_kl, clipped_surrogate_loss
 from .losses.shapes import where_valid
 from .losses.vtrace import VTrace
 from .settings.appo_settings import AppoSettings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Appo(AppoSettings, Impala):
     """The APPO agent."""
 
     live = (*Impala.live, "clip")
+    watched = (Gradient(), Quantity.ENTROPY, Quantity.VALUES, Returns())
 
     def policy_terms(
         self, log_prob_t: tf.Tensor, log_rho_t: tf.Tensor, targets: VTrace, valid_t: tf.Tensor

@@ -25,6 +25,7 @@ from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from .settings.d4pg_settings import D4PGSettings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,13 @@ class D4PG(D4PGSettings, TransitionAgent):
     """The D4PG agent."""
 
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
-    watched = (SUPPORT_ENDS,)
+    watched = (
+        Gradient("actor_optimizer"),
+        Gradient("critic_optimizer"),
+        SUPPORT_ENDS,
+        Quantity.VALUES,
+        Returns("critic_optimizer"),
+    )
 
     def check(self, layout: Layout) -> None:
         check_bounded("d4pg", self.limited(layout.spec), self.network, self.frame_stack)

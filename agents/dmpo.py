@@ -45,6 +45,7 @@ from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
 from .policies.deterministic_policy import DeterministicNetworks, check_bounded
 from .settings.dmpo_settings import DMPOSettings
+from .watched import Gradient, Quantity, Returns
 
 
 class DMPONetworks(DeterministicNetworks):
@@ -91,7 +92,12 @@ class DMPO(DMPOSettings, TransitionAgent):
     """The DMPO agent."""
 
     live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "dual"))
-    watched = (SUPPORT_ENDS,)
+    watched = (
+        *(Gradient(f"{name}_optimizer") for name in ("actor", "critic", "dual")),
+        SUPPORT_ENDS,
+        Quantity.VALUES,
+        Returns("critic_optimizer"),
+    )
 
     def check(self, layout: Layout) -> None:
         check_bounded("dmpo", self.limited(layout.spec), self.network, self.frame_stack)

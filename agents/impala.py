@@ -30,6 +30,7 @@ from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .policies.action_checks import check_discrete_or_bounded
 from .settings.impala_settings import ImpalaSettings
+from .watched import Gradient, Quantity, Returns, Watch
 
 
 class ImpalaExtras(NamedTuple):
@@ -86,6 +87,13 @@ class Impala(ImpalaSettings, Agent):
     """The IMPALA agent."""
 
     live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
+    watched: ClassVar[tuple[Watch, ...]] = (
+        Gradient(),
+        Quantity.ENTROPY,
+        Quantity.VALUES,
+        Quantity.LAG,
+        Returns(),
+    )
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded(agent_name(self), layout.spec.action)

@@ -28,6 +28,7 @@ from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .ppo_learner import PpoLearner
 from .ppo_rollout import Rollout, make_rollout
 from .settings.ppo_settings import PpoSettings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Ppo(PpoSettings, Agent):
     """The PPO agent."""
 
     live = ("optimizer.learning_rate", "entropy_cost", "value_cost", "clip")
+    watched = (Gradient(), Quantity.ENTROPY, Quantity.VALUES, Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded("ppo", layout.spec.action)

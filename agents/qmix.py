@@ -32,6 +32,7 @@ from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .policies.qmix_policy import QmixPolicy, TeamValues
 from .settings.qmix_settings import QmixSettings, VdnSettings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Qmix(QmixSettings, Agent):
     """
 
     live = ("optimizer.learning_rate", "epsilon")
+    watched = (Gradient(), Quantity.VALUES, Returns())
 
     @property
     def _length(self) -> int:

@@ -27,6 +27,7 @@ from .losses.value_rescaling import EPSILON, inverse_rescale
 from .policies.action_checks import check_discrete
 from .policies.r2d2_policy import R2D2Policy
 from .settings.r2d2_settings import R2D2Settings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,7 @@ class R2D2(R2D2Settings, Agent):
     """
 
     live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
+    watched = (Gradient(), Quantity.VALUES, Returns())
 
     @property
     def _length(self) -> int:

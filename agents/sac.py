@@ -43,6 +43,7 @@ from .policies.sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
 from .settings.optimizer_settings import OptimizerSettings
 from .settings.sac_settings import SacSettings
+from .watched import Gradient, Quantity, Returns
 
 _ENTROPY_SHARE = 0.5
 """Default target of the entropy, as a share of the largest, of the uniform policy.
@@ -74,6 +75,13 @@ class Sac(SacSettings, TransitionAgent):
 
     live: ClassVar[tuple[str, ...]] = tuple(
         f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "temperature")
+    )
+    watched = (
+        Gradient("actor_optimizer"),
+        Gradient("critic_optimizer"),
+        Quantity.TEMPERATURE,
+        Quantity.VALUES,
+        Returns("critic_optimizer"),
     )
 
     def check(self, layout: Layout) -> None:

@@ -27,6 +27,7 @@ from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .policies.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from .settings.td3_settings import TD3Settings
+from .watched import Gradient, Quantity, Returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class TD3(TD3Settings, TransitionAgent):
     """The TD3 agent."""
 
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
+    watched = (Gradient("actor_optimizer"), Gradient("critic_optimizer"), Quantity.VALUES, Returns("critic_optimizer"))
 
     def check(self, layout: Layout) -> None:
         check_bounded(agent_name(self), self.limited(layout.spec), self.network, self.frame_stack)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..agents.settings.exploration_settings import ExplorationSettings
 from ..environments.recorded import parse_record_infos, require_minari
 from ..errors import CallboardError, counted, printable
 from ..launch.experiments.experiment_checks import check_tasks
@@ -142,7 +143,7 @@ def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence
                 record_infos=parse_record_infos(known.record_infos),
             )
     policy, video = (path and f"{run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video))
-    episodes = result.episodes
+    agent, episodes = experiment.agent, result.episodes
     returns = [episode.episode_return for episode in episodes]
     return {
         "mean": statistics.fmean(returns) if returns else None,
@@ -157,7 +158,7 @@ def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence
         "video": video,
         "video_returns": [episode.episode_return for episode in result.video_episodes],
         "mode": experiment.evaluation_mode,
-        "epsilon": getattr(experiment.agent, "evaluation_epsilon", None),
+        "epsilon": agent.evaluation_epsilon if isinstance(agent, ExplorationSettings) else None,
         "seed": experiment.seed,
         "env_options": experiment.env_options,
         "episode_metrics": {

@@ -21,6 +21,7 @@ from callboard.agents.learning.optimizers import make_objective
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
 from callboard.agents.settings.optimizer_settings import OptimizerSettings
+from callboard.agents.watched import Gradient, Quantity, Returns
 from callboard.data import Layout, Nest, Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.networks.distributions import Categorical
@@ -69,6 +70,8 @@ class Reinforce(Agent):
     entropy_cost: float = 0.01
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=2e-3, epsilon=1e-5, max_gradient_norm=40.0)
     hidden_sizes: tuple[int, ...] = (64, 64)
+
+    watched = (Gradient(), Quantity.ENTROPY, Returns())
 
     def check(self, layout: Layout) -> None:
         if not isinstance(layout.spec.action, specs.DiscreteArray):

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..agent import Learner
 from .split_optimizer import ScaledRate, SplitOptimizer
 
 _SHARE = 0.1
@@ -65,6 +66,11 @@ class DecayingRate(tf.keras.optimizers.schedules.PolynomialDecay):
         self._missing_share.assign(missing / planned if rises else 0.0)
         self._since.assign(self._left_at(step - 1) if rises else 1.0)
         return rises
+
+
+def continue_decay_of(learner: Learner) -> bool:
+    """Calls a learner's `continue_decay`, which does what that of this module does; False for a learner without one."""
+    return getattr(learner, "continue_decay", bool)()
 
 
 def continue_decay(optimizer: Any) -> bool:

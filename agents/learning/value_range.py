@@ -8,11 +8,11 @@ import tensorflow as tf
 from ...data import Sample
 from ...errors import CallboardError
 from ...transitions import valid_transitions
-from ..agent import Watched
 from ..losses.categorical import support
 from ..losses.n_step import NStep
 from ..losses.replicas import largest_over_replicas, sum_over_replicas
 from ..losses.rewards import learning_reward
+from ..watched import Watched
 from .reward_normalizer import RewardNormalizer, follows_returns, normalization_discount
 
 _GROWTH = 1.5

@@ -17,6 +17,7 @@ from ..losses.gae import gae, standardized
 from ..losses.replicas import sum_over_replicas
 from ..losses.rewards import learning_reward
 from ..losses.shapes import where_valid
+from ..watched import Gradient, Quantity, Returns
 from .awr_settings import AWRSettings
 from .bc import BC, BCNetworks
 
@@ -24,6 +25,8 @@ from .bc import BC, BCNetworks
 @dataclasses.dataclass(frozen=True)
 class AWR(AWRSettings, BC):
     """The AWR agent."""
+
+    watched = (Gradient(), Quantity.VALUES, Returns())
 
     def make_networks(self, layout: Layout) -> BCNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)

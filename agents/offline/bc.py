@@ -25,6 +25,7 @@ from ..learning.reward_normalizer import RewardNormalizer
 from ..losses.behavioral_cloning import imitation_loss
 from ..losses.replicas import global_mean, valid_mean
 from ..policies.action_checks import check_discrete_or_bounded
+from ..watched import Gradient, Returns, Watch
 from .bc_settings import BCSettings
 
 
@@ -105,6 +106,7 @@ class BC(BCSettings, Agent):
     """The behavioral cloning agent."""
 
     live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate",)
+    watched: ClassVar[tuple[Watch, ...]] = (Gradient(), Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded(agent_name(self), layout.spec.action)

@@ -37,6 +37,7 @@ from ..losses.replicas import global_mean, valid_mean
 from ..losses.rewards import learning_reward
 from ..losses.soft_actor_critic import critic_loss
 from ..policies.action_checks import check_discrete_or_bounded
+from ..watched import Gradient, Quantity, Returns
 from .bc import BCNetworks, BCPolicy, with_least_log_std
 from .iql_settings import IQLNetworkSettings, IQLSettings
 
@@ -69,6 +70,7 @@ class IQL(IQLSettings, TransitionAgent):
     """The IQL agent."""
 
     live = ("optimizer.learning_rate",)
+    watched = (Gradient(), Quantity.VALUES, Returns())
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded(agent_name(self), layout.spec.action)

@@ -12,6 +12,7 @@ from ...agents import Agent
 from ...agents.agent import Mode
 from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
+from ...agents.settings.exploration_settings import ExplorationSettings
 from ...callbacks import Callbacks
 from ...data import Layout
 from ...environments import ONLY_AGENT, WeightedEnvironment, agent_specs, is_multi_agent, named_factory, read_mixture
@@ -389,7 +390,7 @@ class Experiment:
             name = type(self.agent).__name__
             raise CallboardError(
                 f"{name} has no distribution to sample actions from: leave evaluation_mode at greedy"
-                + (", and set agent.evaluation_epsilon" if hasattr(self.agent, "evaluation_epsilon") else "")
+                + (", and set agent.evaluation_epsilon" if isinstance(self.agent, ExplorationSettings) else "")
             )
         return mode
 

@@ -184,8 +184,7 @@ def _check_publishing(experiment: Experiment, layout: Layout) -> None:
 
 def check_learner_steps(experiment: Experiment) -> None:
     """Rejects a limit of learner steps that the agent cannot reach exactly."""
-    # None fits itself to the limit.
-    limit, at_a_time = experiment.max_learner_steps, getattr(experiment.agent, "updates_per_call", 1) or 1
+    limit, at_a_time = experiment.max_learner_steps, experiment.agent.steps_at_a_time()
     if limit is not None and limit % at_a_time:
         fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
         raise CallboardError(

@@ -66,10 +66,7 @@ def with_recorded_data(experiment: Experiment) -> Experiment:
         return experiment
     settings: Any = agent
     data = open_sources(experiment)[0]
-    items = sum(one.total_steps for one in data)
-    if hasattr(agent, "period"):
-        # Sequences also begin at the last timesteps of episodes.
-        items = (items + sum(one.total_episodes for one in data)) // agent.period
+    items = agent.recorded_items(sum(one.total_steps for one in data), sum(one.total_episodes for one in data))
     if experiment.actors:
         most = min(items, replay.demonstration_items or items)
         replay = dataclasses.replace(replay, demonstration_items=max(1, most))
@@ -81,8 +78,8 @@ def with_recorded_data(experiment: Experiment) -> Experiment:
 
 def _check_share(experiment: Experiment) -> None:
     """Rejects a share of demonstrations where there are none, or nothing else."""
-    replay = getattr(experiment.agent, "replay", None)
-    if not getattr(replay, "demonstration_share", 0.0):
+    replay = experiment.agent.recorded_replay()
+    if replay is None or not replay.demonstration_share:
         return
     if not dataset_texts(experiment):
         raise CallboardError(
@@ -109,8 +106,8 @@ def _absolute(text: str) -> str:
 
 
 def _replay_of(experiment: Experiment) -> ReplaySettings:
-    replay = getattr(experiment.agent, "replay", None)
-    if not isinstance(replay, ReplaySettings):
+    replay = experiment.agent.recorded_replay()
+    if replay is None:
         raise CallboardError(
             f"{agent_name(experiment.agent)} learns from its own newest episodes alone; choose an agent with a replay, "
             "such as bc or sac, or leave dataset out"

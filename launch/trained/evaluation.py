@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
+from ...agents.settings.exploration_settings import ExplorationSettings
 from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
@@ -73,15 +74,15 @@ def with_evaluation_settings(
       CallboardError: the agent has no such setting, or its value is out of range.
     """
     if epsilon is not None:
-        if not hasattr(experiment.agent, "evaluation_epsilon"):
+        if not isinstance(experiment.agent, ExplorationSettings):
             raise CallboardError(
                 f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values; "
                 "leave it out, or set the mode to sampled"
             )
         if not 0 <= epsilon <= 1:
             raise CallboardError(f"epsilon must lie between 0 and 1, not {epsilon:g}")
-        agent: Any = experiment.agent
-        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
+        agent: Any = dataclasses.replace(experiment.agent, evaluation_epsilon=epsilon)
+        experiment = dataclasses.replace(experiment, agent=agent)
     if seed is not None:
         experiment = dataclasses.replace(experiment, seed=seed)
     if mode is not None:

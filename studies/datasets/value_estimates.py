@@ -70,8 +70,12 @@ def estimate_value(
             needs = "needs behavior, the run whose policy acted: where there is none, a run of bc on the same data set"
         raise CallboardError(f"method {method} {needs}")
     evaluated, spec, experiment = read_saved_policy(policy, mode if method == "fqe" else "sampled", trust=trust)
-    own_discount = float(getattr(experiment.agent, "discount", 0.99))
-    gamma = own_discount if discount is None else converted("discount", discount, UnitInterval)
+    own_discount = experiment.agent.reward_discount()
+    gamma = (
+        (0.99 if own_discount is None else float(own_discount))
+        if discount is None
+        else converted("discount", discount, UnitInterval)
+    )
     data = open_data(os.fspath(dataset))
     data.require_fit(spec)
     if not data.total_episodes:

@@ -9,8 +9,9 @@ from typing import Any
 import tree
 from dm_env import specs as dm_specs
 
-from ....agents.agent import Watched
 from ....agents.settings.reward_settings import LARGEST_REWARD
+from ....agents.watched import Gradient, Quantity, Returns, Watch, Watched
+from ....settings.nested_settings import values_of
 from ....specs import MultiDiscreteArray
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
@@ -128,12 +129,13 @@ class _Fallen:
 class _Value:
     """Whether values are far beyond what the returns of episodes and the discount allow."""
 
-    def __init__(self, names: Callable[[str], str], agent: Any):
+    def __init__(self, names: Callable[[str], str], settings: Mapping[str, Any]):
         self._names = names
-        self._agent = agent
-        self._longest = 1.0 / max(1e-6, 1.0 - agent.discount)
+        self._settings = settings
+        self._longest = 1.0 / max(1e-6, 1.0 - settings["discount"])
         # Normalized rewards are clipped.
-        self._allowed = agent.reward_scale * LARGEST_REWARD * self._longest if agent.normalize_rewards else 1.0
+        clipped = settings["reward_scale"] * LARGEST_REWARD * self._longest
+        self._allowed = clipped if settings["normalize_rewards"] else 1.0
         self._beyond = 0
 
     def __call__(self, row: Row) -> str:
@@ -142,18 +144,17 @@ class _Value:
         found, length = row.get(names("actor/episode_return")), row.get(names("actor/episode_length"))
         if value is None or found is None or not length:
             return ""
-        if not self._agent.normalize_rewards:
+        if not self._settings["normalize_rewards"]:
             # After a time limit rewards continue, for 1 / (1 - discount) steps or so.
             longer = max(1.0, self._longest / length)
-            self._allowed = max(self._allowed, self._agent.reward_scale * abs(found) * longer)
+            self._allowed = max(self._allowed, self._settings["reward_scale"] * abs(found) * longer)
         entropy = row.get(names("learner/temperature"), 0.0) * abs(row.get(names("learner/entropy"), 0.0))
         allowed = self._allowed + entropy * self._longest
         self._beyond = self._beyond + 1 if abs(value) > _LARGE_VALUE * allowed else 0
         if self._beyond < _ROWS:
             return ""
-        normalized = getattr(getattr(self._agent, "network", None), "normalize_observations", True)
         remedy = "lower learning rates, or a smaller agent.reward_scale"
-        if not normalized:
+        if not self._settings.get("network.normalize_observations", True):
             remedy = "agent.network.normalize_observations true"
         return (
             f"{names('learner/value')} is {value:.3g}, and the returns of episodes and the discount allow about "
@@ -268,47 +269,62 @@ class _NeverEnds:
 
 
 def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
-    agent: Any = policy_run.experiment.agent
-    checks: list[Callable[[Row], str]] = []
+    agent = policy_run.experiment.agent
 
     def names(name: str) -> str:
         return metric_of(policy_run.policy, name)
 
-    for field in ("optimizer", "actor_optimizer", "critic_optimizer", "dual_optimizer"):
-        clip = getattr(getattr(agent, field, None), "max_gradient_norm", None)
-        if clip is not None:
-            metric = names(f"learner/{field.removesuffix('optimizer')}gradient_norm")
-            checks.append(_Lasting(metric, _gradient(metric, clip, field, agent)))
-    for watched in agent.watched:
-        metric = names(f"learner/{watched.metric}")
-        checks.append(_Lasting(metric, _above(metric, watched)))
-    if hasattr(agent, "entropy_cost"):
-        largest = _largest_entropy(policy_run.layout.spec.action)
-        if largest:
-            checks.append(_Entropy(names, largest))
-    if hasattr(agent, "temperature_optimizer"):
-        metric = names("learner/temperature")
-        checks.append(_Lasting(metric, _temperature(metric, agent.temperature)))
-    if hasattr(agent, "reward_scale") and hasattr(agent, "discount"):
-        checks.append(_Value(names, agent))
-    if hasattr(agent, "queue_batches") and not hasattr(agent, "clip"):
-        metric = names("learner/policy_lag")
-        checks.append(_Lasting(metric, _lag(metric, agent.batch_size)))
-    trained = next((field for field in ("optimizer", "critic_optimizer") if hasattr(agent, field)), None)
-    # Returns also fall where tasks become harder, or other policies better.
-    if trained is not None and not policy_run.policy and not policy_run.experiment.curriculum:
-        checks += [_Fallen(names, trained), _Lost(names), _NoReward(names), _NeverEnds(names)]
+    settings = values_of(agent)
+    checks = [check for watch in agent.watched for check in _checks_for(watch, settings, policy_run, names)]
     if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks
 
 
-def _gradient(metric: str, clip: float, field: str, agent: Any) -> Callable[[list[float]], str]:
+def _checks_for(
+    watch: Watch, settings: Mapping[str, Any], policy_run: Run, names: Callable[[str], str]
+) -> list[Callable[[Row], str]]:
+    """Returns the checks for what an agent has declared.
+
+    Args:
+      watch: the declaration.
+      settings: the agent's settings by name.
+      policy_run: the run of its policy.
+      names: returns the name of a metric of the policy.
+    """
+    match watch:
+        case Gradient(optimizer):
+            clip = settings[f"{optimizer}.max_gradient_norm"]
+            metric = names(f"learner/{optimizer.removesuffix('optimizer')}gradient_norm")
+            if clip is not None:
+                return [_Lasting(metric, _gradient(metric, clip, optimizer, settings.get("normalize_rewards", True)))]
+        case Watched():
+            metric = names(f"learner/{watch.metric}")
+            return [_Lasting(metric, _above(metric, watch))]
+        case Quantity.ENTROPY:
+            largest = _largest_entropy(policy_run.layout.spec.action)
+            return [_Entropy(names, largest)] if largest else []
+        case Quantity.TEMPERATURE:
+            metric = names("learner/temperature")
+            return [_Lasting(metric, _temperature(metric, settings["temperature"]))]
+        case Quantity.VALUES:
+            return [_Value(names, settings)]
+        case Quantity.LAG:
+            metric = names("learner/policy_lag")
+            return [_Lasting(metric, _lag(metric, settings["batch_size"]))]
+        case Returns(optimizer):
+            # Returns also fall where tasks become harder, or other policies better.
+            if not policy_run.policy and not policy_run.experiment.curriculum:
+                return [_Fallen(names, optimizer), _Lost(names), _NoReward(names), _NeverEnds(names)]
+    return []
+
+
+def _gradient(metric: str, clip: float, field: str, normalizes: bool) -> Callable[[list[float]], str]:
     def line(values: list[float]) -> str:
         if min(values) <= _LONG_GRADIENT * clip:
             return ""
         remedy = "agent.normalize_rewards true"
-        if getattr(agent, "normalize_rewards", True):
+        if normalizes:
             remedy = f"a larger agent.{field}.max_gradient_norm"
         return (
             f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({values[-1]:.3g}, clipped "

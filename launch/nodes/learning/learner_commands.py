@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....agents.learning.decaying_rate import continue_decay_of
 from ....errors import CallboardError
 from ....files.manifest import MANIFEST, damage
 from ...run_directory.checkpoints import Checkpoints, NotWritten
@@ -61,7 +62,7 @@ class LearnerCommands:
         if problem:
             raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
         step = self._checkpoints.restore(checkpoint, self._prepared.modules, self._prepared.variables)
-        getattr(self._prepared.learner, "continue_decay", bool)()
+        continue_decay_of(self._prepared.learner)
         self._publish()
         return step
 
