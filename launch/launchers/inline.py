@@ -244,7 +244,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     writers: list[EnvironmentNode | FeederNode] = [*actors, *feeders]
     replays = {policy_of(role.context.name): role for role in roles if isinstance(role, ReplayNode)}
     limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
-    steps, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
+    steps, limit, next_report = 0, coordinator.limits.steps_left, REPORT_STEPS
     fed, next_fed_report = 0, REPORT_STEPS
     reported_steps = reported_learner_steps = 0
     turns: Iterator[EnvironmentNode] = itertools.cycle(actors)
@@ -275,11 +275,11 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
                     learning.gives_back()
                     break
         finished = [learner for learner in learners if learner.has_made_all_steps]
-        if coordinator.out_of_time or not _know_of(finished, [*writers, *inference]):
+        if coordinator.limits.rules.out_of_time or not _know_of(finished, [*writers, *inference]):
             limit = min(limit, steps)
         paused = any(learner.paused for learner in learners)
         learner_steps = sum(learner.learner_steps for learner in learners)
-        coordinator.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
+        coordinator.display.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
         if steps >= min(next_report, limit) or fed >= next_fed_report or paused:
             reported_steps, reported_learner_steps = steps, learner_steps
             for learner in learners:
@@ -292,7 +292,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
             for replay in replays.values():
                 yield replay.context.name
                 replay.step()
-            for learner in learners if coordinator.stopping else finished:
+            for learner in learners if coordinator.limits.stopping else finished:
                 learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
@@ -301,18 +301,19 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
             yield coordinator.context.name
             coordinator.write_metrics()
             coordinator.step()
-            limit = steps + coordinator.steps_left
+            limit = steps + coordinator.limits.steps_left
             states = [(policy_of(learner.context.name), learner.reporter.state.control) for learner in learners]
-            if any(coordinator.control(policy) != state for policy, state in states):
+            if any(coordinator.limits.control_state(policy) != state for policy, state in states):
                 # Changed in this turn: the nodes must know it before the next step.
                 limit = steps
-            elif coordinator.paused:
+            elif coordinator.limits.paused:
                 stop.wait(_PAUSE_SECONDS)
 
 
 def _know_of(finished: list[LearnerNode], actors: Sequence[ReportingNode]) -> bool:
     """Returns whether all actors know that these learners have made their last step."""
-    return all(actor.reporter.has_finished(policy_of(learner.context.name)) for learner in finished for actor in actors)
+    policies = [policy_of(learner.context.name) for learner in finished]
+    return all(actor.reporter.learners_of(policy).have_finished for policy in policies for actor in actors)
 
 
 class _LearningLimit:
@@ -322,9 +323,9 @@ class _LearningLimit:
     """
 
     def __init__(self, learner: LearnerNode, replay: ReplayNode):
-        assert learner.dataset is not None
-        self._batch = learner.dataset.items_per_batch
-        self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
+        dataset = learner.replay.dataset
+        self._batch = dataset.items_per_batch
+        self._limiter = replay.tables_at_start[dataset.table].rate_limiter_info
         # The limiter may let the learner run far ahead; in a single thread, the actors would wait all that time.
         first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
         self._reserve = max(self._limiter.min_diff, first_samples)
@@ -332,7 +333,7 @@ class _LearningLimit:
         self._inserted = self._limiter.insert_stats.completed
         self._sampled = float(self._limiter.sample_stats.completed)
         self._replay = replay
-        self._unfilled = set(learner.dataset.further)
+        self._unfilled = set(dataset.further)
         self.has_demonstrations = bool(self._unfilled)
         """Whether the learner also takes items from a table of demonstrations."""
 

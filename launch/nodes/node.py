@@ -52,6 +52,13 @@ class NodeContext:
         self.send("message", text)
 
 
+class Served(Protocol):
+    """A part of a node with methods that other nodes may call."""
+
+    served: ClassVar[tuple[str, ...]]
+    """Names of those methods."""
+
+
 class Node:
     """A kind of node: one setup, then one bounded step after another until `context.stop` is set.
 
@@ -70,6 +77,11 @@ class Node:
 
     def __init__(self, context: NodeContext):
         self.context = context
+
+    def serve(self, part: "Served") -> None:
+        """Serves the methods of a part of this node as its own; `served` of the node's class names them, too."""
+        for name in part.served:
+            setattr(self, name, getattr(part, name))
 
     def setup(self) -> None:
         """Builds what `step` needs; may wait for other nodes as long as it checks `context.stop`."""

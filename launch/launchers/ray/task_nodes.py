@@ -37,7 +37,7 @@ class TaskCoordinator(Coordinator):
     def step(self) -> None:
         super().step()
         if self._silence.has_passed:
-            self.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
+            self.limits.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
 
 
 class RolloutNode(ActorNode):
@@ -72,7 +72,7 @@ class TrainingNode(LearnerNode):
         super().step()
         if self.learner_steps >= self._limit:
             self.end_learning()
-        if self.final_version() is not None:
+        if self.has_ended:
             self.context.stop.set()
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
@@ -91,7 +91,7 @@ class TrainingNode(LearnerNode):
         if self._next_push.has_passed:
             with contextlib.suppress(Unreachable):
                 server = self._server.client(CALL_SECONDS)
-                newest = self.get_variables(server.version())
+                newest = self._publishing.get_variables(server.version())
                 if newest is not None:
                     server.publish(*newest)
                     self._next_push.restart(self._push_interval)

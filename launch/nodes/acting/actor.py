@@ -16,7 +16,7 @@ from ..reports.messages import Report
 from .environment_node import POLL_SECONDS, EnvironmentNode
 from .fixed_policies import fetch_trained_agents
 from .opponents import Opponents
-from .policy_actors import LocalPolicyActor, PolicyActor
+from .policy_actors import PolicyActor
 from .prepared_actor import ActorHandles, prepare_actor
 
 
@@ -80,15 +80,15 @@ class ActorNode(EnvironmentNode):
         self._fixed, self._opponents, self._recorders = prepared.fixed, prepared.opponents, prepared.recorders
         self._view = prepared.environments.view
         self.begin_reports()
-        local = [actor for actor in prepared.actors.values() if isinstance(actor, LocalPolicyActor)]
-        if not all(actor.wait_for_weights() for actor in local) or not self._opponents.wait():
+        actors = prepared.actors.values()
+        if not all(actor.wait_for_weights() for actor in actors) or not self._opponents.wait():
             return
         shard = self._layout.shard_of(self._index)
         shards = [shards_of_policy[shard].name for shards_of_policy in self._handles.replays.values()]
         if not reporter.wait_for(*(node.name for node in self._handles.inference.values()), *shards):
             return
         context.progress.works_slowly("connecting to replay")
-        for actor in local:
+        for actor in actors:
             actor.connect()
         self.take_task()
         stepper = Stepper(prepared.environments.batch)
@@ -149,12 +149,13 @@ class ActorNode(EnvironmentNode):
             actor.close()
 
     def seconds_waited(self) -> dict[str, float]:
-        local = [actor for actor in self._actors.values() if isinstance(actor, LocalPolicyActor)]
-        return {"replay to take data": sum(actor.seconds_waited for actor in local)} if local else {}
+        waited = [actor.seconds_waited for actor in self._actors.values()]
+        here = [seconds for seconds in waited if seconds is not None]
+        return {"replay to take data": sum(here)} if here else {}
 
     def policies_here(self) -> Mapping[str, Policy]:
-        local = {name: actor for name, actor in self._actors.items() if isinstance(actor, LocalPolicyActor)}
-        return {name: actor.policy for name, actor in local.items()}
+        policies = {name: actor.policy for name, actor in self._actors.items()}
+        return {name: policy for name, policy in policies.items() if policy is not None}
 
     def weights_step(self) -> int | None:
         steps = [actor.weights_step for actor in self._actors.values()]

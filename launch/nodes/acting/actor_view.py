@@ -1,4 +1,4 @@
-"""What a function of the user gets to see of an actor."""
+"""Shows an actor to a function of the user."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -8,6 +8,7 @@ from typing import Any
 from ....agents import Agent
 from ....data import Layout, Nest, Record, Version
 from ....replay import Pace, ReplayHandle, SequenceWriter, Writer, checked_writer
+from ..reports.known_learners import KnownLearners
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
@@ -24,10 +25,9 @@ class ActorWriter:
       layout: layout of the run, including its record and state.
       index: index of the actor.
       replay: the replay shards to write to.
-      seconds_short_of_data: returns how long the learner of a given rank has been waiting for data.
+      learners: the learners of the policy, as far as they are known.  Once they have finished, no newer weights follow,
+        and nothing takes data from replay: the actor waits for neither, and writes nothing.
       networks: the networks that act, see `Agent.make_writer`.
-      finished: returns whether the learner has made its last step: from then on, since nothing takes data from replay
-        and there are no newer weights, the actor waits for neither, and writes nothing.
       make_pacer: makes what decides when the actor with an index may begin a sequence, for agents with a pace.
     """
 
@@ -37,9 +37,8 @@ class ActorWriter:
         layout: Layout,
         index: int,
         replay: ReplayHandle,
-        seconds_short_of_data: Callable[[int], float],
+        learners: KnownLearners,
         networks: Any,
-        finished: Callable[[], bool] = lambda: False,
         make_pacer: Callable[[Pace, int], Pacer] = Pacer,
     ):
         self._agent = agent
@@ -48,9 +47,8 @@ class ActorWriter:
         self._replay = replay
         self._shard = layout.shard_of(index)
         self._learner = layout.learner_of(index)
-        self._seconds_short_of_data = seconds_short_of_data
+        self._learners = learners
         self._networks = networks
-        self._finished = finished
         self._make_pacer = make_pacer
         self._writes = True
         self.seconds_waited = 0.0
@@ -77,7 +75,7 @@ class ActorWriter:
     def caught_up(self, timeout: float = _READY_SECONDS) -> bool:
         """Waits up to `timeout` seconds for replay to accept earlier data; returns False if not, or it was replaced."""
         # For good: a coordinator that restarts forgets it for a moment.
-        self._writes = self._writes and not self._finished()
+        self._writes = self._writes and not self._learners.have_finished
         if not self._writes:
             return True
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
@@ -101,7 +99,7 @@ class ActorWriter:
         pacer = self._pacer
         if pacer is None or not pacer.waits_to_begin or not self._writes:
             return True
-        if not (pacer.may_begin(version) or pacer.may_help(self._seconds_short_of_data(self._learner))):
+        if not (pacer.may_begin(version) or pacer.may_help(self._learners.short_of_data(self._learner))):
             return False
         pacer.begin()
         return True
@@ -111,7 +109,7 @@ class ActorWriter:
         return self._pacer is not None and self._pacer.count_timestep()
 
     def rest(self) -> None:
-        """Takes notice that the next timestep may come much later, also in the middle of a sequence."""
+        """Lets the pacer know that the next timestep may come much later, also in the middle of a sequence."""
         if self._pacer is not None:
             self._pacer.rest()
 

@@ -53,6 +53,8 @@ class ServedPolicies:
         self._snapshots = snapshots
         self._trained = trained
         self._notify = notify
+        self.takes_snapshots = bool(snapshots)
+        """Whether `take_due` ever has anything to do."""
         self.trained_agents: dict[str, dict[str, Any]] = {}
         """The agents of the saved policies that were loaded, by policy: settings as YAML has them."""
         self._kept: dict[str, Numbered] = {name: {} for name in (*snapshots, *trained)}

@@ -77,7 +77,7 @@ class Pacer:
         self._begun = self._clock()
 
     def rest(self) -> None:
-        """Takes notice that the next timestep may come much later."""
+        """Prepares for a next timestep that may come much later."""
 
     def count_timestep(self) -> bool:
         """Counts a timestep; returns True if it completes the sequence."""

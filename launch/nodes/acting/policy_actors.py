@@ -1,4 +1,4 @@
-"""What acts for one policy in an actor node: the policy and a writer, or a connection to an inference node.
+"""Acting for one policy in an actor node: with the policy and a writer, or through an inference node.
 
 A policy actor acts for all slots of its policy.  Its methods are called in the order `ready`, `act`, `record`.
 """
@@ -17,6 +17,7 @@ from ....deadlines import Deadline
 from ....replay import Heartbeat, ReplayHandle
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle, Unreachable
+from ..reports.known_learners import KnownLearners
 from .actor_writer import ActorWriter
 from .compiled_policies import compile_policy
 from .timestep_codec import TimestepCodec
@@ -29,6 +30,12 @@ _RENEWAL_SECONDS = 1.0
 
 class PolicyActor(Protocol):
     """Acts for the slots of a policy that learns."""
+
+    def wait_for_weights(self) -> bool:
+        """Waits for the first weights, if it needs any; returns False if the run stops first."""
+
+    def connect(self) -> None:
+        """Connects to replay, if it writes to it; its shard must have started."""
 
     def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:
         """Returns whether it can act on the timestep now; it may wait for a moment."""
@@ -57,8 +64,15 @@ class PolicyActor(Protocol):
         """Number of items written to replay."""
 
     @property
-    def seconds_waited(self) -> float:
-        """Seconds for which replay has kept it from acting."""
+    def seconds_waited(self) -> float | None:
+        """Seconds for which replay has kept it from acting; None if it does not write to replay."""
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy, with the weights that were fetched last; None if it acts elsewhere.
+
+        The caller may change the weights until newer ones are fetched.
+        """
 
     @property
     def weights_step(self) -> int | None:
@@ -75,8 +89,7 @@ class LocalPolicyActor:
       context: context of the actor.
       learner: handle of the policy's learner.
       replay: the policy's replay shards.
-      seconds_short_of_data: returns how long a learner of the policy, given by its rank, has been waiting for data.
-      finished: returns whether the policy's learner has made its last step.
+      learners: the policy's learners, as far as they are known.
     """
 
     lost = False
@@ -89,16 +102,14 @@ class LocalPolicyActor:
         context: NodeContext,
         learner: NodeHandle,
         replay: ReplayHandle,
-        seconds_short_of_data: Callable[[int], float],
-        finished: Callable[[], bool],
+        learners: KnownLearners,
     ):
         self._run = run
         self._index = index
         self._context = context
         self._learner = learner
         self._replay = replay
-        self._seconds_short_of_data = seconds_short_of_data
-        self._finished = finished
+        self._learners = learners
         agent, layout = run.experiment.agent, run.layout
         networks = self._networks = agent.make_networks(layout)
         slots = run.experiment.envs_per_actor
@@ -113,28 +124,24 @@ class LocalPolicyActor:
 
     @property
     def policy(self) -> Policy:
-        """What acts, with the weights that were fetched last; the caller may change them until there are others."""
         self._weights.assign()
         self._policy.forget()
         return self._policy.policy
 
     def wait_for_weights(self) -> bool:
-        """Waits for the first weights; returns False if the run stops first."""
         came = wait_for_weights(self._weights, self._learner, self._context)
         if came:
             self._use_weights()
         return came
 
     def connect(self) -> None:
-        """Connects to replay; its shard must have started."""
         self._writer = ActorWriter(
             self._run.experiment.agent,
             self._layout,
             self._index,
             self._replay,
-            self._seconds_short_of_data,
+            self._learners,
             self._networks,
-            self._finished,
         )
         self._recorder = PolicyRecorder(self._policy, self._writer)
         if not self._context.cooperative:
@@ -230,8 +237,7 @@ class RemotePolicyActor:
       inference: handle of the inference node.
     """
 
-    seconds_waited = 0.0
-    weights_step = None
+    seconds_waited = policy = weights_step = None
 
     def __init__(self, run: Run, index: int, incarnation: int, context: NodeContext, inference: NodeHandle):
         self._run = run
@@ -246,6 +252,12 @@ class RemotePolicyActor:
         self._packed = b""
         self._action: Nest = None
         self.lost = False
+
+    def wait_for_weights(self) -> bool:
+        return True  # The inference node has them.
+
+    def connect(self) -> None:
+        pass  # The inference node writes to replay.
 
     def begin(self, timestep: Timestep) -> None:
         self._restarts, self._number, self.lost, self._action = self._restarts + 1, 0, False, None

@@ -1,6 +1,5 @@
-"""What an actor node consists of: environments, and what acts in them and records them for each policy."""
+"""Builds the parts of an actor node: environments, policy actors, and recorders of episodes."""
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -33,7 +32,7 @@ class ActorEnvironments(NamedTuple):
     """The environments of an actor."""
 
     batch: BatchedEnvironment
-    """What the actor steps."""
+    """The batch that the actor steps."""
     view: PolicyView
     """How the policies see it."""
     watched: WatchedEnvironment | None = None
@@ -52,18 +51,18 @@ class ActorHandles(NamedTuple):
 
 
 class PreparedActor(NamedTuple):
-    """What an actor node consists of."""
+    """The parts of an actor node."""
 
     environments: ActorEnvironments
     """Its batch of environments."""
     actors: dict[str, PolicyActor]
-    """What acts for the policies that learn, by name, and has records written."""
+    """The actors of the policies that learn, by name, which also write records."""
     fixed: dict[str, BatchPolicy]
     """The policies that do not learn, by name."""
     opponents: Opponents
     """Gets the weights of those."""
     recorders: dict[str, EpisodeRecorder]
-    """What records the episodes of policies, by name."""
+    """The recorders of episodes, by policy."""
 
 
 def prepare_actor(
@@ -75,12 +74,12 @@ def prepare_actor(
     trained: Mapping[str, Agent],
     handles: ActorHandles,
 ) -> PreparedActor:
-    """Builds what an actor consists of; weights and connections to replay follow.
+    """Builds the parts of an actor; weights and connections to replay follow.
 
     The arguments that are not listed are those of `ActorNode`.
 
     Args:
-      reporter: what the actor knows of the run.
+      reporter: has the state of the run.
       incarnation: number of earlier incarnations of the actor.
       trained: the agents of policies that other runs have trained, by policy.
       handles: the nodes that it calls.
@@ -114,8 +113,7 @@ def prepare_actor(
             context,
             handles.learners[name],
             reporter.replay_handle(handles.replays[name]),
-            functools.partial(reporter.seconds_short_of_data, policy=name),
-            functools.partial(reporter.has_finished_before_others, name),
+            reporter.learners_of(name, while_others_learn=True),
         )
 
     def make_recorder(name: str) -> EpisodeRecorder:

@@ -1,4 +1,4 @@
-"""What the coordinator knows of all nodes: their health, their restarts, and what they wait for."""
+"""Collects the health of all nodes, their restarts, and the reasons for which they wait."""
 
 import statistics
 import time

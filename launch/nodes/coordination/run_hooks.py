@@ -1,4 +1,4 @@
-"""What a run does beyond training, in the coordinator: metrics of episodes, a curriculum, and callbacks."""
+"""The parts of a run beyond training, in the coordinator: metrics of episodes, a curriculum, and callbacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

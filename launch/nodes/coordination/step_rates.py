@@ -7,7 +7,7 @@ _LEARNER_STEPS = 4
 
 
 class Elapsed(NamedTuple):
-    """What was done over a time."""
+    """Steps made over a time."""
 
     seconds: float
     environment_steps: int

@@ -23,7 +23,6 @@ from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
-from ...node_names import policy_of
 from ...processes.devices import prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
@@ -204,9 +203,8 @@ class InferenceNode(ReportingNode):
             self._layout,
             actor,
             self._replay_handle,
-            self.reporter.seconds_short_of_data,
+            self.reporter.learners_of(),
             self._networks,
-            lambda: self.reporter.has_finished(policy_of(self.context.name)),
         )
         slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
         return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)

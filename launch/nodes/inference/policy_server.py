@@ -124,9 +124,8 @@ class PolicyServerNode(InferenceNode):
             self._layout,
             index,
             self._replay_handle,
-            self.reporter.seconds_short_of_data,
+            self.reporter.learners_of(),
             self._networks,
-            lambda: self.reporter.has_finished(""),
             **pacing,
         )
         seed = policy_seed(self._experiment.seed, index, self._incarnation)

@@ -1,4 +1,4 @@
-"""What a learner node trains, new or from a checkpoint: networks, policy, the agent's learner, and its batches."""
+"""Builds the networks, policy, learner and batches of a learner node, new or from a checkpoint."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ from ..proxy_bypass import bypass_proxies
 
 
 class PreparedLearner(NamedTuple):
-    """What a learner node trains, and what it needs for that."""
+    """The parts that a learner node trains, and the tools for it."""
 
     learner: Learner
     """Makes the learner steps."""
@@ -40,7 +40,7 @@ class PreparedLearner(NamedTuple):
     variables: Sequence[tf.Variable]
     """The policy's variables."""
     modules: dict[str, Any]
-    """What a checkpoint contains besides the policy's weights, by name."""
+    """The modules that a checkpoint contains besides the policy's weights, by name."""
     live: LiveSettings
     """The agent's settings that may change."""
     frozen: FrozenWeights

@@ -57,6 +57,7 @@ class FeederNode(ReportingNode):
         self._replay_handle = self.reporter.replay_handle(replay)
         self._shard_name = replay[index].name
         self._feed: EpisodeFeed | None = None
+        self._learners = self.reporter.learners_of()
         self._writer: ActorWriter | None = None
         self._computer: _PolicyOutputs | None = None
         self._weights: WeightClient | None = None
@@ -68,7 +69,8 @@ class FeederNode(ReportingNode):
 
     def items_written_for(self, policy: str) -> int:
         """Returns the number of items written to the table of what is played."""
-        if self._run.experiment.agent.replay.demonstration_share:  # type: ignore[attr-defined]
+        replay = self._run.experiment.agent.recorded_replay()
+        if replay is not None and replay.demonstration_share:
             return 0
         return self._writer.items_written if self._writer else 0
 
@@ -89,9 +91,8 @@ class FeederNode(ReportingNode):
             prepared.layout,
             self._index,
             self._replay_handle,
-            self.reporter.seconds_short_of_data,
+            self._learners,
             prepared.networks,
-            lambda: self.reporter.has_finished(""),
         )
         self._computer = prepared.computer
         self._feed = prepared.feed
@@ -106,7 +107,7 @@ class FeederNode(ReportingNode):
         feed, writer, computer = self._feed, self._writer, self._computer
         if feed is None or writer is None or computer is None:
             return
-        if self.reporter.has_finished(""):
+        if self._learners.have_finished:
             self.context.progress.waits("the end of the run")
             self._pause()
             return

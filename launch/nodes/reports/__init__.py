@@ -1,1 +1,1 @@
-"""What nodes and the coordinator send each other: reports, commands, health and budgets of steps."""
+"""Messages between nodes and the coordinator: reports, commands, health and budgets of steps."""

@@ -1,4 +1,4 @@
-"""What crosses the wire between nodes and the coordinator: typed messages, and the plain values that they are sent as.
+"""The messages between nodes and the coordinator, and the plain values as which they are sent.
 
 A node sends a `Report` and receives a `RunState`.  Courier hangs on NumPy values, and sends named tuples as tuples, so
 `plain` turns messages into lists of Python's own values, and `of` makes messages of them again.
@@ -28,7 +28,7 @@ class NodeHealth(NamedTuple):
     memory: int
     """Resident memory of the process, in bytes."""
     activity: str
-    """What the node is doing, such as `in environment step`."""
+    """The activity of the node, such as `in environment step`."""
     waiting: dict[str, float]
     """Fraction of the last seconds for which the node waited, by what it waited for."""
     weights: int | None = None
@@ -61,7 +61,7 @@ class Reply(NamedTuple):
 
 
 class ControlState(NamedTuple):
-    """What has been changed in a run, and where it pauses."""
+    """The changes of a run, and the limit at which it pauses."""
 
     version: int = 0
     """Increases with every change of the task or the settings."""
@@ -75,7 +75,7 @@ class ControlState(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a node reports to the coordinator; values are Python's own."""
+    """A node's report to the coordinator; values are Python's own."""
 
     counts: dict[str, int] = {}
     """Totals since the node started, so a report that arrives twice, or not at all, does no harm."""
@@ -92,7 +92,7 @@ class Report(NamedTuple):
     replies: Sequence[Reply] = ()
     """Results of commands."""
     requests: Sequence[tuple[str, Any]] = ()
-    """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
+    """Requests of the node: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
     health: NodeHealth | None = None
     """How the node does; None if it was measured in one of the last reports."""
     episode_values: Sequence[Any] = ()
@@ -147,7 +147,7 @@ class RunState(NamedTuple):
 
 
 def plain(message: Any) -> Any:
-    """Returns what a message is sent as: the list of its fields, in which messages and tuples are lists, too."""
+    """Returns the list of a message's fields, in which messages and tuples are lists, too."""
     if isinstance(message, tuple | list):
         return [plain(field) for field in message]
     return message

@@ -1,4 +1,4 @@
-"""What a node reports about itself, for `callboard top` and the display: CPU, memory, and what it waits for."""
+"""Measures a node, for `callboard top` and the display: CPU, memory, and the reasons for which it waits."""
 
 import os
 import socket

@@ -15,6 +15,7 @@ from ...node_names import metric_of, policy_of
 from ...processes.temporary_files import has_space
 from ..node import Node, NodeClient, NodeContext, NodeHandle, Unreachable
 from .commands import CommandQueue
+from .known_learners import KnownLearners
 from .messages import NodeHealth, Report, RunState, plain
 from .node_health import NodeProbe
 
@@ -148,24 +149,14 @@ class Reporter:
             self._context.stop.wait(0.02)
         return True
 
-    def seconds_short_of_data(self, learner: int, policy: str = "") -> float:
-        """Returns how long a learner had been waiting for data at the coordinator's last answer.
+    def learners_of(self, policy: str = "", while_others_learn: bool = False) -> KnownLearners:
+        """Returns the learners of a policy, as the coordinator's newest answer has them.
 
         Args:
-          learner: its rank.
-          policy: the policy that it trains, if this node is not one of that policy alone.
+          policy: the policy, if this node is not one of that policy alone.
+          while_others_learn: see `KnownLearners`.
         """
-        policy = policy or self._policy
-        label = f"learner/{policy}" if policy else "learner"
-        return self.state.short_of_data.get(f"{label}/{learner}", 0.0)
-
-    def has_finished(self, policy: str) -> bool:
-        """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
-        return policy in self.state.finished
-
-    def has_finished_before_others(self, policy: str) -> bool:
-        """Returns whether `has_finished`, and the run continues; where all have finished, it ends."""
-        return self.has_finished(policy) and not self.state.stopping
+        return KnownLearners(self, policy or self._policy, while_others_learn)
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""

@@ -7,8 +7,9 @@ that a run has anyway, reaches nodes that restart, and survives the loss of any 
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from .messages import Command, ControlState, Reply
 
@@ -30,14 +31,22 @@ class Target:
 
 
 class RunControl:
-    """What a run may do.  Not thread-safe: the coordinator calls it under its lock.
+    """Holds the target and the changes of a run, and commands to its nodes.
+
+    Not thread-safe, except for the methods that it serves, which take the coordinator's lock.
 
     Args:
       paused: whether the run waits for the first target.
       policies: number of policies that learn; they share the learner steps that are left.
+      lock: the lock of the coordinator.
     """
 
-    def __init__(self, paused: bool, policies: int = 1):
+    served: ClassVar[tuple[str, ...]] = ("set_task", "change_settings", "send_command", "replies", "remove_command")
+
+    def __init__(self, paused: bool, policies: int = 1, lock: "threading.RLock | None" = None):
+        self._lock = lock or threading.RLock()
+        self.changed: Callable[[], None] = lambda: None
+        """Called, under the lock, when the task or settings have been set."""
         self._target = Target(0, 0) if paused else Target()
         self._paused = paused
         self._policies = policies
@@ -68,7 +77,7 @@ class RunControl:
 
     @property
     def state(self) -> ControlState:
-        """What has been changed, without a limit of learner steps."""
+        """The changes of the run, without a limit of learner steps."""
         return self._state
 
     def state_for(self, policy: str) -> ControlState:
@@ -98,35 +107,41 @@ class RunControl:
 
     def set_task(self, task: Any) -> None:
         """Sets the environments' task, a value that JSON can express."""
-        if task != self._state.task:
-            self._state = self._state._replace(version=self._state.version + 1, task=task)
+        with self._lock:
+            if task != self._state.task:
+                self._state = self._state._replace(version=self._state.version + 1, task=task)
+            self.changed()
 
     def change_settings(self, settings: Mapping[str, float]) -> None:
         """Changes settings of the agent; the other changes remain."""
-        merged = {**self._state.settings, **settings}
-        if merged != self._state.settings:
-            self._state = self._state._replace(version=self._state.version + 1, settings=merged)
+        with self._lock:
+            merged = {**self._state.settings, **settings}
+            if merged != self._state.settings:
+                self._state = self._state._replace(version=self._state.version + 1, settings=merged)
+            self.changed()
 
     def restore(self, state: ControlState) -> None:
         """Takes over the task and the settings of an earlier state."""
         self.set_task(state.task)
         self.change_settings(state.settings)
 
-    def add_command(self, command: Command, nodes: Sequence[str]) -> None:
-        """Adds a command for nodes, by name; a repeated call changes nothing."""
-        if command.id in self._commands:
-            return
-        self._commands[command.id] = command
-        self._waiting[command.id] = set(nodes)
-        self._replies[command.id] = {}
-        while len(self._commands) > MAX_COMMANDS:
-            self.remove_command(next(iter(self._commands)))
+    def send_command(self, command_id: str, method: str, arguments: bytes, nodes: Sequence[str]) -> None:
+        """Sends a command to nodes, by name; a repeated call changes nothing."""
+        with self._lock:
+            if command_id in self._commands:
+                return
+            self._commands[command_id] = Command(command_id, method, arguments)
+            self._waiting[command_id] = set(nodes)
+            self._replies[command_id] = {}
+            while len(self._commands) > MAX_COMMANDS:
+                self.remove_command(next(iter(self._commands)))
 
     def remove_command(self, command_id: str) -> None:
-        """Forgets a command and its results."""
-        self._commands.pop(command_id, None)
-        self._waiting.pop(command_id, None)
-        self._replies.pop(command_id, None)
+        """Forgets a command whose results have been received, or are not wanted."""
+        with self._lock:
+            self._commands.pop(command_id, None)
+            self._waiting.pop(command_id, None)
+            self._replies.pop(command_id, None)
 
     def commands_for(self, node: str) -> list[Command]:
         """Returns the commands that a node has not answered, the oldest first."""
@@ -139,9 +154,10 @@ class RunControl:
                 self._waiting[reply.id].discard(node)
                 self._replies[reply.id][node] = reply
 
-    def replies(self, command_id: str) -> dict[str, Reply]:
-        """Returns the results of a command so far, by node."""
-        return dict(self._replies.get(command_id, {}))
+    def replies(self, command_id: str) -> dict[str, list[Any]]:
+        """Returns the fields of each `Reply` to a command so far, by node."""
+        with self._lock:
+            return {node: list(reply) for node, reply in self._replies.get(command_id, {}).items()}
 
 
 def own_settings(policy: str, settings: Mapping[str, float]) -> dict[str, float]:

@@ -36,16 +36,16 @@ def test_stops_when_a_learner_is_silent(coordinator, clock):
     # Without a learner that reports, a loop may do without one.
     clock.now += 1000.0
     coordinator.step()
-    assert not coordinator.stopping
+    assert not coordinator.limits.stopping
     report(coordinator, "learner/0")
     clock.now += 59.0
     coordinator.step()
-    assert not coordinator.stopping
+    assert not coordinator.limits.stopping
     report(coordinator, "learner/0", 2)
     clock.now += 59.0
     report(coordinator, "actor/0")
     coordinator.step()
-    assert not coordinator.stopping
+    assert not coordinator.limits.stopping
     clock.now += 2.0
     coordinator.step()
-    assert coordinator.stopping
+    assert coordinator.limits.stopping

@@ -7,6 +7,7 @@ import pytest
 
 from callboard.data import Layout, Version
 from callboard.launch.nodes.acting.actor_writer import ActorWriter
+from callboard.launch.nodes.reports.known_learners import KnownLearners
 from callboard.replay import Pace, ReplayHandle
 
 
@@ -55,10 +56,15 @@ class World:
             layout,
             3,
             handle,
-            lambda learner: self.short_of_data.get(learner, 0.0),
+            KnownLearners(self, ""),
             None,
-            lambda: self.finished,
         )
+
+    @property
+    def state(self):
+        """What the coordinator has answered."""
+        short_of_data = {f"learner/{rank}": seconds for rank, seconds in self.short_of_data.items()}
+        return types.SimpleNamespace(short_of_data=short_of_data, finished=[""] * self.finished, stopping=False)
 
     def _make(self, replay, actor):
         self.made.append(Writer())

@@ -133,7 +133,7 @@ def test_a_node_keeps_to_the_limit_of_the_run(make_node, coordinator):
     node.setup()
     for _ in range(10 * MAX_STEPS):
         node.step()
-        if coordinator.stopping:
+        if coordinator.limits.stopping:
             break
     assert MAX_STEPS <= node.environment_steps < MAX_STEPS + ENVS
     assert coordinator.status()["environment_steps"] == node.environment_steps

@@ -138,7 +138,7 @@ class Learner:
 
 def test_a_seat_waits_for_weights_and_replay(part, context):
     learner = Learner()
-    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, None)
     assert actor.weights_step is None and actor.items_written == 0 and not actor.wait_for_weights()
     learner.packed = pack_weights([variable.numpy() for variable in actor._policy.policy.variables])
     writer = actor._writer = Writer()
@@ -155,7 +155,7 @@ def test_a_seat_waits_for_weights_and_replay(part, context):
 def test_an_actor_that_waited_for_room_begins_with_weights_fetched_afterwards(part, context, monkeypatch):
     learner, waits = Learner(), []
     context = dataclasses.replace(context, cooperative=False)
-    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, None)
     learner.packed = pack_weights([variable.numpy() for variable in actor._policy.policy.variables])
     writer = actor._writer = Writer()
     actor._weights.fetch()
@@ -188,7 +188,7 @@ def test_variables_are_assigned_where_something_reads_them(part, context, agent,
     part = dataclasses.replace(part, experiment=dataclasses.replace(part.experiment, agent=agent))
     context = dataclasses.replace(context, cooperative=False)
     learner = Learner()
-    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, None)
     actor._writer, variables = Writer(), actor._policy.policy.variables
 
     def take(step):

@@ -376,7 +376,7 @@ def test_seconds_and_patience_outlive_the_coordinator(make_coordinator, sent):
     assert not any(kind == "stop" for kind, _ in sent)
     coordinator = make_coordinator(lambda: now[0], max_seconds=10, patience=2)
     now[0] += 2.0
-    assert coordinator.out_of_time
+    assert coordinator.limits.rules.out_of_time
     report(coordinator, "evaluator/0", "again", evaluation={"evaluator/return": 1.0, "evaluator/best_return": 3.0})
     assert sent[-1][0] == "stop" and sent[-1][1].startswith("patience is over: the last 2")
 
@@ -385,7 +385,7 @@ def test_a_condition_on_any_metric_ends_the_run(make_coordinator, sent):
     coordinator = make_coordinator(evaluator=False, stop_when="learner/loss < 1, actor/episode_return >= 20")
     report(coordinator, steps=9, episodes=[[10.0, 10]], values={"learner/loss": 1.5})
     coordinator.step()
-    assert not coordinator.stopping
+    assert not coordinator.limits.stopping
     report(coordinator, sequence=2, steps=10, episodes=[[40.0, 10]])
     coordinator.step()
     assert sent[-1][1].startswith("actor/episode_return is 25, and actor/episode_return >= 20 was to end the run")
@@ -412,14 +412,14 @@ def test_progress_between_rare_reports_is_shown_and_counted_once(make_coordinato
 
     report(coordinator, steps=100, learner_steps=10)
     coordinator.step()
-    coordinator.show_progress(1, 1)  # Too soon after the last status.
+    coordinator.display.show_progress(1, 1)  # Too soon after the last status.
     assert shown() == [(100, 10)]
     for steps in (30, 60, 950):
         now[0] += 10.0
-        coordinator.show_progress(steps, 5)
+        coordinator.display.show_progress(steps, 5)
     assert shown()[1:] == [(130, 15), (160, 15), (1050, 15)]
     assert sent[2][1]["actor/steps_per_second"] == pytest.approx(3.0)
-    assert coordinator.steps_left == 900 and not coordinator.stopping
+    assert coordinator.limits.steps_left == 900 and not coordinator.limits.stopping
     now[0] += 10.0
     report(coordinator, sequence=2, steps=190, learner_steps=20)
     coordinator.step()
@@ -486,7 +486,7 @@ def test_a_run_without_its_directory_ends_at_the_next_step(make_coordinator, tmp
     with pytest.raises(CallboardError, match=f"^the run directory {tmp_path} was renamed or deleted while the run was"):
         coordinator.step()
     with pytest.raises(CallboardError, match="was renamed or deleted"):
-        coordinator.show_progress(1, 1)
+        coordinator.display.show_progress(1, 1)
     coordinator.finish()
     assert not tmp_path.exists()
     tmp_path.mkdir()

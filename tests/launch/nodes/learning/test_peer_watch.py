@@ -1,6 +1,5 @@
 """A learner whose peer takes no part in a step does not wait for it forever."""
 
-import math
 import pathlib
 import subprocess
 import sys
@@ -9,6 +8,8 @@ import types
 import pytest
 from local_nodes import small_run
 from open_door import free_port
+
+from callboard.launch.nodes.learning.end_of_learning import EndOfLearning
 
 PROGRAM = pathlib.Path(__file__).with_name("step_without_peer.py")
 
@@ -53,20 +54,17 @@ def test_a_step_in_which_a_peer_takes_no_part_is_ended(why):
     ],
     ids=str,
 )
-def test_the_first_learner_gives_a_step_up_once_a_peer_has_no_data_for_it(
-    tmp_path, monkeypatch, clock, changes, gives_up
-):
+def test_the_first_learner_gives_a_step_up_once_a_peer_has_no_data_for_it(tmp_path, clock, changes, gives_up):
     state = {"short": {"learner/2": 9.0}, "stopping": True, "ended": 2.0, "rank": 0, "learning": True, "waited": 0.0}
     state |= changes
     with small_run("impala-cartpole", tmp_path, only=("coordinator/0",)) as nodes:
         learner = nodes["learner/0"]
         learner._rank, learner._peers, learner._is_learning = state["rank"], ["", "", ""], state["learning"]
-        learner._reader = types.SimpleNamespace(seconds_waited=state["waited"], close=lambda: None)
+        learner.replay = types.SimpleNamespace(short_of_data=state["waited"], release=lambda: None)
+        learner._end = EndOfLearning(clock)
         learner.reporter.state = learner.reporter.state._replace(
             stopping=state["stopping"], short_of_data=state["short"]
         )
-        time = types.SimpleNamespace(monotonic=clock)
-        monkeypatch.setattr("callboard.launch.nodes.learning.learner.time", time)
-        assert learner._ends_since == math.inf and not learner._waits_in_vain()
+        assert not learner._waits_in_vain()
         clock.sleep(state["ended"])
         assert learner._waits_in_vain() == gives_up

@@ -178,7 +178,7 @@ def test_waiting_for_a_node_ends_with_its_first_report_or_with_the_run(line):
 def test_nodes_know_how_long_a_learner_of_theirs_was_short_of_data(name, policy, seconds):
     node = ReportingNode(_context(name, "a"), types.SimpleNamespace(name="coordinator/0", client=lambda timeout: None))
     node.reporter.state = node.reporter.state._replace(short_of_data={"learner/0": 1.0, "learner/red/0": 2.0})
-    assert node.reporter.seconds_short_of_data(0, policy) == seconds
+    assert node.reporter.learners_of(policy).short_of_data(0) == seconds
 
 
 def test_a_node_waits_for_space_on_the_disk_before_it_starts(monkeypatch):

@@ -48,18 +48,18 @@ def test_limits_of_learners_count_the_steps_of_their_incarnations_and_share_what
 def test_a_command_waits_for_each_node_until_it_has_answered(control):
     command = Command("1", "save", b"")
     for _ in range(2):
-        control.add_command(command, ["learner/0", "actor/0"])
+        control.send_command(*command, ["learner/0", "actor/0"])
     assert control.commands_for("learner/0") == [command] and control.commands_for("actor/1") == []
     for result in (b"first", b"again"):
         control.take_replies("learner/0", [Reply("1", "", result), Reply("unknown", "", b"")])
     assert control.commands_for("learner/0") == [] and control.commands_for("actor/0") == [command]
-    assert control.replies("1") == {"learner/0": Reply("1", "", b"first")}
+    assert control.replies("1") == {"learner/0": ["1", "", b"first"]}
 
 
 def test_old_commands_are_forgotten(control, monkeypatch):
     monkeypatch.setattr("callboard.launch.nodes.reports.run_control.MAX_COMMANDS", 2)
     for number in range(3):
-        control.add_command(Command(str(number), "save", b""), ["learner/0"])
+        control.send_command(str(number), "save", b"", ["learner/0"])
     assert [command.id for command in control.commands_for("learner/0")] == ["1", "2"]
 
 
