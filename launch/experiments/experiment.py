@@ -62,6 +62,9 @@ class Experiment:
         `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
         Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
         also for vector environments and those of PettingZoo.
+      env_python: the interpreter under which the environments are stepped, in a worker process of each actor and
+        evaluator: the path of a Python of version 3.9 or newer, or of a virtual environment, `uv:` and packages for one
+        that uv makes, or `same` for this interpreter; None for no worker.  See docs/guides/env_python.md.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
@@ -183,6 +186,7 @@ class Experiment:
     env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment] = ""
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
+    env_python: str | None = None
     env_processes: bool = False
     env_previous_inputs: bool = False
     check_env: bool = True
@@ -279,6 +283,9 @@ class Experiment:
         convert_arguments(self)
         if options:
             object.__setattr__(self, "env_options", {**options, **self.env_options})
+        if self.env_python and os.path.exists(os.path.expanduser(self.env_python)):
+            # A resumed run may be started in another directory.
+            object.__setattr__(self, "env_python", os.path.abspath(os.path.expanduser(self.env_python)))
         self._fit_policy_server()
         callback_settings(self.callbacks)
         if self.policies and self.agent is not None:
@@ -304,9 +311,19 @@ class Experiment:
 
     def agent_specs(self) -> dict[str, EnvironmentSpec]:
         """Returns the spec of each agent of the environment, by making one; if it has one, that agent has no name."""
-        if not is_multi_agent(self.env, self.env_options):
+        if not self.has_agents:
             return {ONLY_AGENT: environment_spec(self.env, self.options_of_env)}
         return agent_specs(self.env, self.options_of_env, self.agent_options)
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether the environment has several agents."""
+        return is_multi_agent(self.env, {**self.env_options, **self.python_of_env})
+
+    @property
+    def python_of_env(self) -> dict[str, Any]:
+        """The option `env_python` of the environment, if it is set."""
+        return {"env_python": self.env_python} if self.env_python else {}
 
     @property
     def acting_nodes(self) -> int:
@@ -351,6 +368,7 @@ class Experiment:
         return {
             **self.env_options,
             **({"env_wrappers": self.env_wrappers} if self.env_wrappers else {}),
+            **self.python_of_env,
             **({"env_processes": True} if self.env_processes else {}),
             **({"env_previous_inputs": True} if self.env_previous_inputs else {}),
         }

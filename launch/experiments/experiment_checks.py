@@ -13,7 +13,6 @@ from ...environments import (
     check_hooks,
     environment_of_slots,
     environment_text,
-    is_multi_agent,
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
@@ -128,7 +127,7 @@ def check_tasks(experiment: Experiment, tasks: Sequence[Any], infos: bool = Fals
       tasks: the tasks; None is the environment's own.
       infos: whether the environment's infos are wanted, too.
     """
-    if is_multi_agent(experiment.env, experiment.env_options):
+    if experiment.has_agents:
         check_agents_tasks(experiment.env, experiment.options_of_env, experiment.agent_options, tasks)
     else:
         check_hooks(experiment.env, experiment.options_of_env, infos, tasks)
