@@ -17,7 +17,7 @@ from ..launch.experiments.settings import parse_settings
 from .command_parser import CommandParser
 from .experiment_options import split_options
 
-_SETTINGS = ("env_options", "env_wrappers", "agent_groups", "agent_index", "agent_padding", "agent_state")
+_SETTINGS = ("env_options", "env_python", "env_wrappers", "agent_groups", "agent_index", "agent_padding", "agent_state")
 """Settings of a run that decide what its environment is."""
 _ADVICE: Mapping[Phase, str] = {"step": "let it return sooner, or increase --timeout"}
 _MODULE = "callboard.environments.checks.examination_process"
@@ -28,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         "callboard check",
         description="Looks closely at an environment: spaces and values, whole episodes of random actions, whether the "
         "same seed gives the same, and speed.  It runs in a process of its own, where it may hang or crash.",
-        epilog="--env-options.NAME VALUE, --env-wrappers, and --agent-groups, --agent-index, --agent-padding and "
-        "--agent-state for several agents, are those of `callboard train`.",
+        epilog="--env-options.NAME VALUE, --env-wrappers, --env-python, and --agent-groups, --agent-index, "
+        "--agent-padding and --agent-state for several agents, are those of `callboard train`.",
     )
     parser.add_argument("env", metavar="ENV", help="the name of an environment, as --env of `callboard train` takes it")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="seconds to play random actions (3)")

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from ..environments.workers.interpreters import PYTHON, find_interpreter
+from ..errors import CallboardError
 from ..install_commands import install_command
 from ..interpreter import python_command
 from ..launch.processes.listen_filter import refusal
@@ -45,9 +47,10 @@ class Finding(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Returns 0 if nothing has to be fixed."""
     parser = CommandParser("callboard doctor", description="Checks this machine and installation.")
+    parser.add_argument("--env-python", metavar="PATH", help="also check an interpreter for environments")
     parser.add_argument("--json", action="store_true", help="print JSON")
     known = parser.parse_args(arguments)
-    findings = examine()
+    findings = examine() if known.env_python is None else [*examine(), _env_python(known.env_python)]
     if known.json:
         print(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -68,6 +71,16 @@ def _python() -> list[Finding]:
     version = platform.python_version()
     ok = sys.version_info[:2] == (3, 10)
     return [Finding("Python", ok, version, "" if ok else "Launchpad and Procgen need Python 3.10; run make install")]
+
+
+def _env_python(setting: str) -> Finding:
+    """Looks at the interpreter of `--env-python`."""
+    try:
+        found = find_interpreter(setting)
+    except CallboardError as error:
+        return Finding(PYTHON, False, setting, str(error))
+    packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
+    return Finding(PYTHON, True, f"{found.text}: {packages}")
 
 
 def _packages() -> list[Finding]:

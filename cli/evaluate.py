@@ -24,7 +24,7 @@ from .run_arguments import add_run_arguments, chosen_run, named_weights, notify,
 
 _EPISODE = "evaluator/episode/"
 _EPISODES = 20
-_SETTINGS = ("env", "env_options", "env_wrappers", "evaluation_mapping", "evaluation_task", "policies")
+_SETTINGS = ("env", "env_options", "env_python", "env_wrappers", "evaluation_mapping", "evaluation_task", "policies")
 """Settings of the run that may be others in its evaluation."""
 
 

@@ -32,6 +32,8 @@ from .gymnasium_registry import refuse_old_atari
 from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
+from .workers.interpreters import PYTHON
+from .workers.worker_environments import TRUE_SCORES, check_in_worker, make_in_worker
 
 _logger = logging.getLogger(__name__)
 
@@ -94,7 +96,8 @@ def make(
       options: options of the environment; see `make_gymnasium`, `make_factory`, `make_minigrid`, `make_envpool`,
         `make_bsuite`, `AtariOptions`, `MinAtarOptions`, `ProcgenOptions` and `DmControlOptions`.  Those made of
         single Gymnasium environments also have `env_wrappers`, see `read_wrappers`, and `env_processes`, whether each
-        has a process of its own.  All have `env_previous_inputs`, see `PreviousInputs`.
+        has a process of its own.  All have `env_previous_inputs`, see `PreviousInputs`, and `env_python`, the
+        interpreter under which they are stepped, see `make_in_worker`.
       slots: the slot of each environment, increasing; by default from 0 on.
       actor: index of the actor that steps the environments, if one does.
       warn: takes a line where observations leave the bounds of their space, see `ObservationBounds`.
@@ -112,15 +115,10 @@ def make(
     name, own_options = named_factory(env)
     merged = {**own_options, **(options or {})}
     shows_previous = merged.pop(PREVIOUS_INPUTS, False)
-    singles, merged = split_singles(merged)
-    maker, rest = _resolve(name, "make")
-    if maker is make_factory:
-        environment = make_factory(rest, batch_size, seeds, merged, slots, actor, singles)
-    elif _has_singles(name):
-        environment = maker(rest, batch_size, seeds, merged, singles)
+    if merged.get(PYTHON):
+        environment = make_in_worker(name, seeds, merged, slots, actor)
     else:
-        refuse_singles(factory_name(name), singles, "leave")
-        environment = maker(rest, batch_size, seeds, merged)
+        environment = _make_here(name, batch_size, seeds, merged, slots, actor)
     try:
         check_observation(factory_name(name), environment.spec.observation)
         environment = with_checks(environment, factory_name(name), warn)
@@ -130,6 +128,24 @@ def make(
         raise
 
 
+def _make_here(
+    name: Factory,
+    batch_size: int,
+    seeds: Sequence[int],
+    options: Mapping[str, Any],
+    slots: Sequence[int],
+    actor: int | None,
+) -> BatchedEnvironment:
+    singles, others = split_singles({key: value for key, value in options.items() if key != PYTHON})
+    maker, rest = _resolve(name, "make")
+    if maker is make_factory:
+        return make_factory(rest, batch_size, seeds, others, slots, actor, singles)
+    if _has_singles(name):
+        return maker(rest, batch_size, seeds, others, singles)
+    refuse_singles(factory_name(name), singles, "leave")
+    return maker(rest, batch_size, seeds, others)
+
+
 def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     """Checks an environment and options, as far as possible without making it.
 
@@ -137,8 +153,12 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
       CallboardError: as in `make`.
     """
     for name, own_options in environments_in(env, options):
+        own_options.pop(PREVIOUS_INPUTS, None)
+        if own_options.get(PYTHON):
+            check_in_worker(name, own_options)
+            continue
+        own_options.pop(PYTHON, None)
         singles, others = split_singles(own_options)
-        others.pop(PREVIOUS_INPUTS, None)
         if isinstance(name, str) and name.startswith(PETTINGZOO):
             check_pettingzoo(name)
             continue
@@ -235,6 +255,8 @@ def is_of_library(env: Environment, options: Mapping[str, Any] | None = None) ->
 
 
 def _is_of_library(name: Factory, options: Mapping[str, Any]) -> bool:
+    if options.get(PYTHON):
+        return False
     wrappers = wrapper_settings(options.get(WRAPPERS, ()))
     if not isinstance(name, str) or any(":" in str(wrapper) for wrapper in wrappers if isinstance(wrapper, str)):
         return False
@@ -291,7 +313,11 @@ def _make_mixture(
 def _evaluation_options(name: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
     kept = {key: value for key, value in options.items() if key not in left_out}
-    return {**kept, WRAPPERS: without_rewards(kept[WRAPPERS])} if WRAPPERS in kept else kept
+    if WRAPPERS not in kept:
+        return kept
+    if kept.get(PYTHON):
+        return {**kept, TRUE_SCORES: True}
+    return {**kept, WRAPPERS: without_rewards(kept[WRAPPERS])}
 
 
 def _has_singles(name: Factory) -> bool:

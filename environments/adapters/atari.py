@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import gymnasium
@@ -135,7 +135,14 @@ class AtariBatch(BatchedEnvironment):
 
     has_own_seeds = True
 
-    def __init__(self, id: str, game: str, seeds: Sequence[int], options: AtariOptions) -> None:
+    def __init__(
+        self,
+        id: str,
+        game: str,
+        seeds: Sequence[int],
+        options: AtariOptions,
+        make_vector: Callable[..., VectorEnv] | None = None,
+    ) -> None:
         """Starts B games.
 
         Args:
@@ -143,6 +150,7 @@ class AtariBatch(BatchedEnvironment):
           game: ALE's name of the game, such as `breakout`.
           seeds: one seed per game.
           options: options of the games.
+          make_vector: makes an `AtariVectorEnv` from its arguments, if it is not one of this process.
         """
         self._id = id
         self._life_loss = options.life_loss
@@ -150,11 +158,11 @@ class AtariBatch(BatchedEnvironment):
         self._seeds: np.ndarray | None = np.array([int(seed) % _SEEDS for seed in seeds], np.int64)
         self._height, self._width = options.height, options.width
         size = {"img_height": self._height, "img_width": self._width}
-        self._environment = _make_vector(game, len(seeds), options, grayscale=True, **size)
+        self._environment = _make_vector(make_vector, game, len(seeds), options, grayscale=True, **size)
         # A second copy of game 0 with the same seed and actions, in color and at the size of the screen.
         self._painter = None
         if options.render_mode is not None:
-            self._painter = _make_vector(game, 1, options, grayscale=False, **_SCREEN)
+            self._painter = _make_vector(make_vector, game, 1, options, grayscale=False, **_SCREEN)
         self._painting: np.ndarray | None = None
         self._actions = int(self._environment.single_action_space.n)  # type: ignore[attr-defined]
         self._over = np.zeros(len(seeds), np.bool_)
@@ -230,17 +238,21 @@ class AtariBatch(BatchedEnvironment):
             for environment in (self._environment, self._painter):
                 if environment is not None:
                     environment.close()
-                    del environment.ale  # type: ignore[attr-defined]  # This ends its threads.
+                    environment.__dict__.pop("ale", None)  # This ends its threads.
 
     def _image(self, observation: np.ndarray) -> np.ndarray:
         # ALE returns a new array with a stack of one frame, [B, 1, height, width].
         return observation.reshape(self.batch_size, self._height, self._width, 1)
 
 
-def _make_vector(game: str, batch_size: int, options: AtariOptions, **image: Any) -> VectorEnv:
-    from ale_py.vector_env import AtariVectorEnv
+def _make_vector(
+    make: Callable[..., VectorEnv] | None, game: str, batch_size: int, options: AtariOptions, **image: Any
+) -> VectorEnv:
+    if make is None:
+        from ale_py.vector_env import AtariVectorEnv
 
-    return AtariVectorEnv(
+        make = AtariVectorEnv
+    return make(
         game,
         batch_size,
         # ALE samples the number of no-ops from 0 to one less than `noop_max`.

@@ -114,8 +114,8 @@ class EnvPoolVector(VectorEnv):
         with warnings.catch_warnings():
             # EnvPool gives the bounds of float32 spaces as float64, which Gymnasium warns of.
             warnings.simplefilter("ignore")
-            self.single_observation_space = _with_open_bounds(pool.observation_space)
-            self.single_action_space = _with_open_bounds(pool.action_space)
+            self.single_observation_space = with_open_bounds(pool.observation_space)
+            self.single_action_space = with_open_bounds(pool.action_space)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
@@ -140,14 +140,14 @@ def _own_info(info: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in info.items() if key not in _ABOUT_POOL}
 
 
-def _with_open_bounds(space: Any) -> Any:
+def with_open_bounds(space: Any) -> Any:
     """Returns a space whose missing bounds are infinite.
 
     EnvPool writes the smallest positive number, or the lowest one, for a missing lower bound, and the largest number
     for a missing upper one.
     """
     if isinstance(space, gymnasium.spaces.Dict):
-        return gymnasium.spaces.Dict({key: _with_open_bounds(part) for key, part in space.spaces.items()})
+        return gymnasium.spaces.Dict({key: with_open_bounds(part) for key, part in space.spaces.items()})
     if not isinstance(space, gymnasium.spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         return space
     limits = np.finfo(space.dtype)

@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...caller_words import words_of_command
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ...settings.own_modules import search_working_directory
 from ..batches.user_traceback import user_frames, user_traceback
 from ..factory import environment_text
+from ..workers.worker_process import WorkerEnded, WorkerError
 from .trial import Phase, Trial, try_environment
 
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
@@ -111,6 +112,10 @@ def error_line(error: BaseException, name: str, phase: Phase) -> str:
         return str(error) if repr(name) in str(error) else f"environment {name!r}, in {where}: {error}"
     if isinstance(error, SystemExit):
         return f"environment {name!r}: {where} calls sys.exit({error.code!r}); let it raise an exception instead"
+    if isinstance(error, WorkerError):
+        return f"environment {name!r}: {where} raises {one_line(error)}"
+    if isinstance(error, WorkerEnded):
+        return f"environment {name!r}: {where} {error.how}; let it raise an exception instead"
     frame = user_frames(error)[-1]
     text = (str(error).strip().splitlines() or [""])[0]
     kind = type(error).__name__
@@ -119,7 +124,9 @@ def error_line(error: BaseException, name: str, phase: Phase) -> str:
 
 
 def _details(error: BaseException) -> str:
-    return "" if isinstance(error, CallboardError | SystemExit) else user_traceback(error)
+    if isinstance(error, WorkerError):
+        return error.trace
+    return "" if isinstance(error, CallboardError | SystemExit | WorkerEnded) else user_traceback(error)
 
 
 def main(descriptor: int, directories: Sequence[str], by_command: bool) -> None:

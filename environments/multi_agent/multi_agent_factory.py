@@ -22,6 +22,8 @@ from ..factory import check_observation, environment_text, is_python_factory
 from ..forked_streams import allow_forks
 from ..info_masks import agents_mask_key
 from ..python_factory import Factory, check_factory, factory_call, factory_name, named_factory
+from ..workers.interpreters import PYTHON
+from ..workers.worker_environments import has_agents_in_worker, make_agents_in_worker
 from .agent_groups import GroupedAgents, Groups
 from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
 from .agent_padding import PaddedAgents
@@ -52,6 +54,9 @@ def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
         return False
     with contextlib.suppress(CallboardError):
         factory, own_options = named_factory(env)
+        if (options or {}).get(PYTHON):
+            return has_agents_in_worker(factory, {**own_options, **(options or {})})
+        options = {key: value for key, value in (options or {}).items() if key != PYTHON}
         if isinstance(factory, str) and factory.startswith(PREFIX):
             return True
         if not is_python_factory(factory):
@@ -102,10 +107,19 @@ def make_multi_agent(
     state = converted("agent_state", state, State | None)
     allow_forks()
     factory, own_options = named_factory(env)
-    mask_key, merged = _split_mask({**own_options, **(options or {})})
+    merged = {**own_options, **(options or {})}
+    python = merged.pop(PYTHON, None)
+    mask_key, merged = _split_mask(merged)
     name = factory_name(factory)
     environment: MultiAgentEnvironment
-    if isinstance(factory, str) and factory.startswith(PREFIX):
+    if python:
+        made = make_agents_in_worker(factory, seed, {**merged, PYTHON: python}, slot, actor)
+        try:
+            environment = PettingZooEnvironment(made, name, mask_key)
+        except BaseException:
+            made.close()
+            raise
+    elif isinstance(factory, str) and factory.startswith(PREFIX):
         environment = PettingZooEnvironment(make_pettingzoo(factory, merged), factory, mask_key)
     elif is_python_factory(factory):
         environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name, mask_key)

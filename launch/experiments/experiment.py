@@ -90,6 +90,9 @@ class Experiment(
         convert_arguments(self)
         if options:
             self._set(env_options={**options, **self.env_options})
+        if self.env_python and os.path.exists(os.path.expanduser(self.env_python)):
+            # A resumed run may be started in another directory.
+            self._set(env_python=os.path.abspath(os.path.expanduser(self.env_python)))
         self._fit_data_without_environment()
         self._fit_policy_server()
         callback_settings(self.callbacks)

@@ -13,7 +13,6 @@ from ...environments import (
     check_hooks,
     environment_of_slots,
     environment_text,
-    is_multi_agent,
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
@@ -131,7 +130,7 @@ def check_tasks(environment: PoliciesPart, tasks: Sequence[Any], infos: bool = F
       tasks: the tasks; None is the environment's own.
       infos: whether the environment's infos are wanted, too.
     """
-    if is_multi_agent(environment.env, environment.env_options):
+    if environment.has_agents:
         check_agents_tasks(environment.env, environment.options_of_env, environment.agent_options, tasks)
     else:
         check_hooks(environment.env, environment.options_of_env, infos, tasks)

@@ -45,12 +45,12 @@ def check_number_of_agents(experiment: Experiment) -> None:
       CallboardError: names the first of them, or an environment with several agents in a list.
     """
     for entry in experiment.env if isinstance(experiment.env, tuple) else ():
-        if is_multi_agent(entry.name, {**experiment.env_options, **entry.options}):
+        if is_multi_agent(entry.name, {**experiment.env_options, **experiment.python_of_env, **entry.options}):
             raise CallboardError(
                 f"environments in a list have one agent each, and {environment_text(entry.name)} has several; make it "
                 "the only one"
             )
-    if is_multi_agent(experiment.env, experiment.env_options):
+    if experiment.has_agents:
         for name in _OF_ONE_AGENT:
             if getattr(experiment, name):
                 raise CallboardError(

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from ...agents.agent_names import agent_name
-from ...environments import is_multi_agent
 from ...errors import CallboardError, unknown
 from ...files.atomic_files import write_file
 from ...install_commands import install_command
@@ -262,7 +261,7 @@ class Tuning:
         make_launcher(self.launcher).check(experiment)
         check_experiment(experiment)
         if self.trial is None:
-            agent = None if is_multi_agent(experiment.env, experiment.env_options) else agent_name(experiment.agent)
+            agent = None if experiment.has_agents else agent_name(experiment.agent)
             what = f"--metric {self.metric}"
             check_metric(self.metric, *metrics_known(experiment, agent), setting="--metric", what=what)
 

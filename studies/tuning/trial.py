@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from ray import tune as ray_tune
 
-from ...environments import is_multi_agent
 from ...errors import CallboardError
 from ...files.atomic_files import link_or_copy
 from ...files.guarded_files import read_json
@@ -104,7 +103,7 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
 
 def policies_of_trial(experiment: Experiment) -> list[str]:
     """Returns the names of the policies that learn, each with checkpoints of its own, if there are several agents."""
-    if not is_multi_agent(experiment.env, experiment.env_options):
+    if not experiment.has_agents:
         return []
     return list(learning_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained))
 

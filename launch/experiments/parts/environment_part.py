@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....environments import WeightedEnvironment
+from ....environments import WeightedEnvironment, is_multi_agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +20,9 @@ class EnvironmentPart:
         `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
         Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
         also for vector environments and those of PettingZoo.
+      env_python: the interpreter under which the environments are stepped, in a worker process of each actor and
+        evaluator: the path of a Python of version 3.9 or newer, or of a virtual environment, `uv:` and packages for one
+        that uv makes, or `same` for this interpreter; None for no worker.  See docs/guides/env_python.md.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
@@ -31,9 +34,20 @@ class EnvironmentPart:
     env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment] = ""
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
+    env_python: str | None = None
     env_processes: bool = False
     env_previous_inputs: bool = False
     check_env: bool = True
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether the environment has several agents."""
+        return is_multi_agent(self.env, {**self.env_options, **self.python_of_env})
+
+    @property
+    def python_of_env(self) -> dict[str, Any]:
+        """The option `env_python` of the environment, if it is set."""
+        return {"env_python": self.env_python} if self.env_python else {}
 
     @property
     def options_of_env(self) -> dict[str, Any]:
@@ -41,6 +55,7 @@ class EnvironmentPart:
         return {
             **self.env_options,
             **({"env_wrappers": self.env_wrappers} if self.env_wrappers else {}),
+            **self.python_of_env,
             **({"env_processes": True} if self.env_processes else {}),
             **({"env_previous_inputs": True} if self.env_previous_inputs else {}),
         }

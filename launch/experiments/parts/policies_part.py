@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ....environments import ONLY_AGENT, agent_specs, is_multi_agent
+from ....environments import ONLY_AGENT, agent_specs
 from ....environments import spec as environment_spec
 from ....settings.setting_types import texts_of
 from ....specs import EnvironmentSpec
@@ -46,7 +46,7 @@ class PoliciesPart(EnvironmentPart):
 
     def agent_specs(self) -> dict[str, EnvironmentSpec]:
         """Returns the spec of each agent of the environment, by making one; if it has one, that agent has no name."""
-        if not is_multi_agent(self.env, self.env_options):
+        if not self.has_agents:
             return {ONLY_AGENT: environment_spec(self.env, self.options_of_env)}
         return agent_specs(self.env, self.options_of_env, self.agent_options)
 

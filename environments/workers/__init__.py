@@ -1,0 +1,1 @@
+"""Environments in a worker process, which may run under another interpreter."""

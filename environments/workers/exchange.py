@@ -1,0 +1,165 @@
+"""What a worker and the process that uses it exchange: arrays in shared memory, and messages over two pipes.
+
+Actions, and, in two slots by turns, observations, rewards and flags are arrays.  Everything else is JSON.  A message is
+the length of its JSON and of the bytes that follow it; most steps need neither.
+
+This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+SLOTS = 2
+_HEADER = struct.Struct("<II")
+_NOTHING = _HEADER.pack(0, 0)
+_ALIGNMENT = 64
+
+Space = Mapping[str, Any]
+"""A space as plain data: its `kind` is the name of Gymnasium's class."""
+
+
+class Channel:
+    """Messages over two pipes."""
+
+    def __init__(self, reads: int, writes: int):
+        self.reads = reads
+        self.writes = writes
+
+    def send(self, message: Any = None, payload: bytes = b"") -> None:
+        """Sends plain data, None for a message without content, and bytes."""
+        if message is None:
+            os.write(self.writes, _NOTHING)
+            return
+        text = json.dumps(message).encode()
+        rest = memoryview(_HEADER.pack(len(text), len(payload)) + text + payload)
+        while rest:
+            rest = rest[os.write(self.writes, rest) :]
+
+    def receive(self) -> tuple[Any, bytes]:
+        """Returns a message and its bytes; raises `EOFError` if the other side has ended."""
+        header = self._read(_HEADER.size)
+        if header == _NOTHING:
+            return None, b""
+        text_size, payload_size = _HEADER.unpack(header)
+        text = self._read(text_size)
+        return json.loads(text), (self._read(payload_size) if payload_size else b"")
+
+    def _read(self, size: int) -> bytes:
+        read = os.read(self.reads, size)
+        if len(read) == size:
+            return read
+        parts = [read]
+        while size > sum(map(len, parts)):
+            if not parts[-1]:
+                raise EOFError
+            parts.append(os.read(self.reads, size - sum(map(len, parts))))
+        return b"".join(parts)
+
+
+class Exchange:
+    """The arrays of a batch of environments in shared memory.
+
+    Args:
+      batch_size: the number of environments, B.
+      observation: the space of observations.
+      action: the space of actions.
+    """
+
+    def __init__(self, batch_size: int, observation: Space, action: Space):
+        self._batch_size = batch_size
+        self._spaces = observation, action
+        self.size = 0
+        self._map(None)
+
+    def map(self, descriptor: int) -> None:
+        """Maps the memory behind a descriptor, which has `size` bytes."""
+        self._map(mmap.mmap(descriptor, max(self.size, 1)))
+
+    def _map(self, memory: Any) -> None:
+        observation, action = self._spaces
+        self.size = 0
+
+        def array(shape: Sequence[int], dtype: Any) -> Any:
+            kind = np.dtype(dtype)
+            whole = (self._batch_size, *shape)
+            begin, count = self.size, int(np.prod(whole, dtype=np.int64))
+            self.size += -(-count * kind.itemsize // _ALIGNMENT) * _ALIGNMENT
+            return None if memory is None else np.frombuffer(memory, kind, count, begin).reshape(whole)
+
+        self.actions = _nest(action, array)
+        self.finals = _nest(observation, array)
+        self.observations = [_nest(observation, array) for _ in range(SLOTS)]
+        self.rewards = [array((), np.float64) for _ in range(SLOTS)]
+        self.discounts = [array((), np.float64) for _ in range(SLOTS)]
+        self.terminated = [array((), np.bool_) for _ in range(SLOTS)]
+        self.truncated = [array((), np.bool_) for _ in range(SLOTS)]
+
+
+def _nest(space: Space, array: Callable[[Sequence[int], Any], Any]) -> Any:
+    if space["kind"] == "Dict":
+        return {key: _nest(part, array) for key, part in space["parts"]}
+    if space["kind"] == "Tuple":
+        return tuple(_nest(part, array) for part in space["parts"])
+    return array(space["shape"], space["dtype"]) if "shape" in space else None
+
+
+def described(space: Any) -> dict[str, Any]:
+    """Returns a space of Gymnasium or Gym, or a spec of `dm_env`, as plain data."""
+    if isinstance(space, Mapping) and not hasattr(space, "contains"):
+        return {"kind": "Dict", "parts": [[key, described(part)] for key, part in space.items()]}
+    if isinstance(space, (list, tuple)):
+        return {"kind": "Tuple", "parts": [described(part) for part in space]}
+    names = [kind.__name__ for kind in type(space).__mro__]
+    kind = next((name for name in names if name in _KINDS), names[0])
+    if kind == "Dict":
+        return {"kind": kind, "parts": [[key, described(part)] for key, part in space.spaces.items()]}
+    if kind == "Tuple":
+        return {"kind": kind, "parts": [described(part) for part in space.spaces]}
+    if kind not in _KINDS:
+        return {"kind": kind}
+    array = {"kind": kind, "shape": list(space.shape or ()), "dtype": np.dtype(space.dtype).str}
+    if kind == "Discrete":
+        return {**array, "n": int(space.n), "start": int(getattr(space, "start", 0))}
+    if kind == "DiscreteArray":
+        return {**array, "kind": "Discrete", "n": int(space.num_values), "start": 0}
+    if kind == "MultiDiscrete":
+        return {**array, "n": space.nvec.tolist(), "start": np.asarray(getattr(space, "start", 0)).tolist()}
+    if kind == "MultiBinary":
+        return array
+    low, high = (space.low, space.high) if kind == "Box" else (-np.inf, np.inf)
+    if kind == "BoundedArray":
+        low, high = space.minimum, space.maximum
+    return {**array, "kind": "Box", "low": _shortened(low), "high": _shortened(high)}
+
+
+_KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple", "DiscreteArray", "BoundedArray", "Array")
+
+
+def _shortened(bound: Any) -> Any:
+    array = np.asarray(bound)
+    return (array.flat[0] if array.size and (array == array.flat[0]).all() else array).tolist()
+
+
+def plain(value: Any) -> Any:
+    """Returns a value for JSON, from which `restored` makes an equal one; of any other kind, its text."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufSU":
+        return {"array": [value.dtype.str, list(value.shape), plain(value.ravel().tolist())]}
+    if isinstance(value, Mapping):
+        return {"items": [[plain(key), plain(one)] for key, one in value.items()]}
+    if isinstance(value, (list, np.ndarray)):
+        return [plain(one) for one in value]
+    if isinstance(value, tuple):
+        return {"tuple": [plain(one) for one in value]}
+    return f"{value!r:.200}"

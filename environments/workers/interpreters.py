@@ -1,0 +1,160 @@
+"""The interpreters of workers: an executable, a virtual environment, `same`, or one that uv makes (`uv:package`)."""
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+from ...errors import CallboardError
+from ...install_commands import install_command
+
+PYTHON = "env_python"
+"""Option of every environment: the interpreter under which it is stepped."""
+SAME = "same"
+_UV = "uv:"
+_OLDEST = (3, 9)
+_PROBE = """
+import json, sys
+from importlib import metadata, util
+def version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+names = ("numpy", "gymnasium", "gym", "pettingzoo", "envpool", "ale-py", "mujoco", "dm-control")
+found = {name: version(name) for name in names}
+print(json.dumps([sys.version_info[:3], util.find_spec("pip") is not None, found]))
+"""
+_PROBE_SECONDS = 60.0
+_INSTALL_SECONDS = 1800.0
+
+
+class Interpreter(NamedTuple):
+    """An interpreter."""
+
+    setting: str
+    """How the user has named it."""
+    executable: str
+    version: tuple[int, ...]
+    has_pip: bool
+    packages: dict[str, str]
+    """Versions of the packages of environments that it has."""
+
+    @property
+    def text(self) -> str:
+        """The interpreter for messages, such as `Python 3.13.0 (py13/bin/python)`."""
+        return f"Python {'.'.join(map(str, self.version))} ({self.setting})"
+
+    def install_command(self, requirement: str) -> str:
+        """Returns how a package is installed there."""
+        if self.setting == SAME:
+            return install_command(requirement)
+        if self.setting.startswith(_UV):
+            return f"--env-python {self.setting},{requirement}"
+        if self.has_pip:
+            return f"{self.executable} -m pip install '{requirement}'"
+        return f"uv pip install --python {self.executable} '{requirement}'"
+
+
+def find_interpreter(setting: str) -> Interpreter:
+    """Returns the interpreter that a setting names.
+
+    Args:
+      setting: the path of an executable of Python, or of a virtual environment; `same` for that of this process; or
+        `uv:` and requirements separated by commas, from which uv makes a virtual environment, once on this machine.
+        One of them may be `python==3.13`.
+
+    Raises:
+      CallboardError: there is none, or it is older than 3.9 or without NumPy.
+    """
+    if not isinstance(setting, str) or not setting.strip():
+        raise CallboardError(f"{PYTHON} must be the path of a Python interpreter, not {setting!r}")
+    if setting == SAME:
+        executable = sys.executable
+    elif setting.startswith(_UV):
+        executable = _made_by_uv(setting)
+    else:
+        path = os.path.abspath(os.path.expanduser(setting))
+        executable = os.path.join(path, "bin", "python") if os.path.isdir(path) else path
+        if not os.path.exists(executable) and not os.path.dirname(setting):
+            executable = shutil.which(setting) or executable
+        if not os.path.isfile(executable):
+            what = f"the folder {setting!r} has no bin/python" if os.path.isdir(path) else f"there is no {setting!r}"
+            raise CallboardError(f"{PYTHON}: {what}: name a Python interpreter, or the folder of a virtual environment")
+    found = _probed(setting, executable)
+    if found.version[:2] < _OLDEST:
+        raise CallboardError(f"{PYTHON}: {found.text} is too old: workers need Python 3.9 or newer")
+    if "numpy" not in found.packages:
+        raise CallboardError(f"{PYTHON}: {found.text} has no NumPy: {found.install_command('numpy')}")
+    return found
+
+
+@functools.cache
+def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
+    try:
+        done = subprocess.run(
+            [executable, "-I", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        version, has_pip, packages = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        printed = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise CallboardError(
+            f"{PYTHON}: {setting!r} is no Python 3 that starts: {(printed or ['?'])[-1]:.80}"
+        ) from error
+    return Interpreter(setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one})
+
+
+def _probed(setting: str, executable: str) -> Interpreter:
+    # What is installed changes the folder of packages, which is found from the executable.
+    folders = pathlib.Path(executable).absolute().parent.parent.glob("lib/python3*/site-packages")
+    return _probed_once(setting, executable, max((folder.stat().st_mtime for folder in folders), default=0.0))
+
+
+def _made_by_uv(setting: str) -> str:
+    """Returns the executable of a virtual environment with the packages of a setting, which is made if need be."""
+    requirements = [one.strip() for one in setting.removeprefix(_UV).split(",") if one.strip()]
+    if not requirements:
+        raise CallboardError(f"{PYTHON}: name a package after '{_UV}', such as '{_UV}gymnasium==1.1.1'")
+    uv = shutil.which("uv") or os.path.join(os.path.dirname(sys.executable), "uv")
+    if not os.path.exists(uv):
+        raise CallboardError(f"{PYTHON}: {setting!r} needs uv: {install_command('uv')}")
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "callboard" / "pythons"
+    folder = cache / hashlib.sha256(",".join(sorted(requirements)).encode()).hexdigest()[:16]
+    executable, finished = folder / "bin" / "python", folder / "callboard-finished"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if finished.exists() and executable.exists():
+            return str(executable)
+        print(f"callboard: {setting} is installed into {folder}", file=sys.stderr, flush=True)
+        pythons = [one for one in requirements if one.startswith("python=")]
+        versions = [part for one in pythons for part in ("--python", one.lstrip("python="))]
+        packages = [one for one in requirements if one not in pythons]
+        _run_uv(setting, [uv, "venv", "--quiet", "--clear", *versions, str(folder)])
+        _run_uv(setting, [uv, "pip", "install", "--quiet", "--python", str(executable), "numpy", *packages])
+        finished.write_text(",".join(requirements) + "\n")
+    return str(executable)
+
+
+def _run_uv(setting: str, command: list[str]) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INSTALL_SECONDS, env=environment
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CallboardError(f"{PYTHON}: uv has not installed {setting!r} in {_INSTALL_SECONDS:.0f} s") from error
+    if done.returncode:
+        text = " ".join(done.stderr.split())
+        raise CallboardError(f"{PYTHON}: uv cannot install {setting!r}: {text[-400:]}", done.stderr.strip())

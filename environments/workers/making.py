@@ -1,0 +1,416 @@
+"""How a worker makes its environments, and serves requests until the process that uses it ends.
+
+This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import inspect
+import os
+import re
+import signal
+import site
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .exchange import SLOTS, Channel, Exchange, plain
+from .stepping import Agents, DmEnv, Refused, Singles, Vector, name_of, old_gym
+
+_GIVEN = ("seed", "seeds", "batch_size")
+_OFFERED = ("index", "actor", "env_config")
+_SET_SIGNAL = 10
+"""`F_SETSIG` of Linux, which Python 3.9 does not name."""
+_POOL_GIVEN = ("num_envs", "batch_size", "seed", "base_path", "max_num_players", "gym_reset_return_info")
+
+
+class EnvConfig(dict):
+    """The argument `env_config` of factories, as RLlib's environments take it."""
+
+    worker_index: int
+    vector_index: int
+
+
+def _imported(module: str, package: str = "", own: bool = False) -> Any:
+    """Imports a module, which may be the user's own; refuses if it, or what it imports, is not there."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        if own and module.startswith(error.name or "?"):
+            raise Refused("no_module", module=error.name) from error
+        raise Refused("missing", package=package or error.name or module, reason=str(error)) from error
+
+
+def _keywords(create: Callable[..., Any]) -> tuple[list[str], bool]:
+    try:
+        parameters = inspect.signature(create).parameters.values()
+    except ValueError:
+        return [], True
+    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    return named, any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _check_options(options: Mapping[str, Any], taken: Sequence[str], takes_others: bool) -> None:
+    for option in options:
+        if option not in taken and not takes_others:
+            raise Refused("unknown_option", option=option, taken=sorted(taken))
+
+
+def make(request: Mapping[str, Any]) -> Any:
+    """Makes the environments of a request; with `check`, only looks for what they need, and returns None."""
+    name, options, count = request["env"], dict(request["options"]), len(request["seeds"])
+    module, _, rest = name.partition(":")
+    if module == "envpool":
+        return _envpool(rest, options, request)
+    if module == "ale":
+        vector = _imported("ale_py.vector_env", "ale-py")
+        if request["check"]:
+            return None
+        return Vector(vector.AtariVectorEnv(rest, count, **options), own_seeds=True, array_of_seeds=True)
+    if module == "pettingzoo":
+        family, _, part = rest.partition(".")
+        package = "mpe2" if family == "mpe" else "pettingzoo"
+        _imported(package)
+        found = _imported(f"{'mpe2' if family == 'mpe' else f'pettingzoo.{family}'}.{part}")
+        create = getattr(found, "parallel_env", None)
+        if create is None:
+            raise Refused("turns")
+        _check_options(options, *_keywords(getattr(found, "raw_env", create)))
+        return None if request["check"] else Agents(create(**options))
+    if module != "gymnasium" and rest:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("gymnasium")  # Before directories that may hold a module of this name.
+        sys.path += [path for path in request["paths"] if path not in sys.path]
+        create = _imported(module, own=True)
+        for part in rest.split("."):
+            create = getattr(create, part, None)
+        if create is not None:
+            return _from_factory(create, options, request)
+    return _registered(name if module != "gymnasium" else rest, options, request)
+
+
+def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
+    envpool = _imported("envpool")
+    known = envpool.list_all_envs()
+    if name not in known:
+        raise Refused("unknown_environment", known=known)
+    fields = envpool.make_spec(name).config._fields
+    _check_options(options, [field for field in fields if field not in _POOL_GIVEN], False)
+    if request["check"]:
+        return None
+    count = len(request["seeds"])
+    own = {"stack_num": 1} if "stack_num" in fields else {}
+    threads = {"num_threads": min(count, len(os.sched_getaffinity(0)))}
+    seed = int(request["seeds"][0]) % (2**31 - count)
+    try:
+        pool = envpool.make_gymnasium(name, num_envs=count, seed=seed, **{**own, **threads, **options})
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        raise Refused("cannot_make", reason=str(error)) from error
+    return Vector(_Pool(pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
+
+
+class _Pool:
+    """A pool of EnvPool as a vector environment."""
+
+    def __init__(self, pool: Any):
+        self._pool = pool
+        self.single_observation_space, self.single_action_space = pool.observation_space, pool.action_space
+        self.close = pool.close
+
+    def reset(self, seed: Any = None, options: Any = None) -> Any:
+        observations, info = self._pool.reset()
+        return observations, _own_info(info)
+
+    def step(self, actions: Any) -> Any:
+        *outcome, info = self._pool.step(actions)
+        return (*outcome, _own_info(info))
+
+
+def _own_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in info.items() if key not in ("env_id", "players")}
+
+
+def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
+    """Makes environments by an id of Gymnasium, or of Gym if the part before `:` has registered it there."""
+    gym = sys.modules.get("gym")
+    short = id.rpartition(":")[2]
+    gymnasium = sys.modules.get("gymnasium")
+    if gym is not None and short in _ids(gym) and (id.startswith("gym:") or short not in _ids(gymnasium)):
+        return None if request["check"] else _singles(lambda index: gym.make(short, **options), request)
+    gymnasium = _imported("gymnasium")
+    vectorized = options.pop("vectorized", "auto")
+    if short.startswith("ALE/"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("ale_py")  # Registers them.
+    try:
+        spec = gymnasium.spec(short)
+    except gymnasium.error.Error:
+        raise Refused("unknown_environment", known=_ids(gymnasium)) from None
+    creator = _creator(gymnasium, spec.entry_point)
+    named, takes_others = _keywords(creator)
+    if vectorized is not True:
+        _check_options(options, [*named, "max_episode_steps", "vectorized", "disable_env_checker"], takes_others)
+    entry = getattr(spec, "vector_entry_point", None)
+    if vectorized is True and entry is None:
+        raise Refused("no_vector")
+    if request["check"]:
+        return None
+
+    if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+        with contextlib.suppress(ImportError, AttributeError):
+            # MuJoCo otherwise writes its warnings to a file in the working directory.
+            importlib.import_module("mujoco").set_mju_user_warning(lambda text: sys.stderr.write(f"MuJoCo: {text}\n"))
+
+    def single(index: int) -> Any:
+        return gymnasium.make(short, **{"disable_env_checker": True, **options})
+
+    if vectorized is True or (
+        vectorized == "auto" and entry is not None and not request["singles"] and not spec.additional_wrappers
+    ):
+        named, takes_others = _keywords(_creator(gymnasium, entry))
+        if vectorized is True or takes_others or set(options) <= set(named):
+            vector = gymnasium.make_vec(spec, len(request["seeds"]), vectorization_mode="vector_entry_point", **options)
+            if vectorized is True or _is_equal(vector, single(0)):
+                return Vector(vector)
+            vector.close()
+    return _singles(single, request)
+
+
+def _is_equal(vector: Any, single: Any) -> bool:
+    """Returns whether a vector environment is of environments such as `single`, which is closed."""
+    single.close()
+    spaces = single.observation_space, single.action_space
+    mode = (vector.metadata or {}).get("autoreset_mode")
+    return mode is not None and (vector.single_observation_space, vector.single_action_space) == spaces
+
+
+def _ids(gym: Any) -> list[str]:
+    registry = getattr(gym, "registry", None) or (gym.envs.registry if gym else ())
+    return list(getattr(registry, "env_specs", registry))
+
+
+def _creator(gymnasium: Any, entry: Any) -> Callable[..., Any]:
+    if callable(entry):
+        return entry
+    module, _, attribute = entry.partition(":")
+    return getattr(_imported(module), attribute)
+
+
+def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
+    """Makes environments with a class or function, which gets what `make_factory` says."""
+    if not callable(create):
+        raise Refused("cannot_make", reason=f"it is not a function but of type {type(create).__name__}")
+    named, takes_others = _keywords(create)
+    has_config = "env_config" in named and "env_config" not in options
+    for option in options:
+        if option in _GIVEN:
+            raise Refused("cannot_make", reason=f"option {option!r} is given by Callboard, leave it out")
+    _check_options(options, [one for one in named if one not in (*_GIVEN, *_OFFERED)], takes_others or has_config)
+    if request["check"]:
+        return None
+    seeds, actor = request["seeds"], request["actor"]
+
+    def call(index: int) -> Any:
+        config = EnvConfig({key: value for key, value in options.items() if key not in named} if has_config else {})
+        config.worker_index, config.vector_index = 0 if actor is None else actor + 1, index
+        values = {"seed": seeds[index], "seeds": list(seeds), "batch_size": len(seeds)}
+        values.update(index=request["slots"][index], actor=actor, env_config=config)
+        own = {key: value for key, value in options.items() if not has_config or key in named}
+        arguments = {**{key: value for key, value in values.items() if key in named}, **own}
+        with contextlib.suppress(ValueError):
+            for one in inspect.signature(create).parameters.values():
+                is_named = one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+                if is_named and one.default is one.empty and one.name not in arguments:
+                    raise Refused("needs_option", option=one.name)
+        return create(**arguments)
+
+    made = call(0)
+    if hasattr(made, "num_envs") and hasattr(made, "single_observation_space"):
+        if made.num_envs != len(seeds):
+            raise Refused("batch_size", size=made.num_envs)
+        return Vector(made)
+    if hasattr(made, "possible_agents") and callable(getattr(made, "observation_space", None)):
+        if hasattr(made, "agent_iter"):
+            raise Refused("turns")
+        return Agents(made)
+    return _singles(call, request, made)
+
+
+def _singles(create: Callable[[int], Any], request: Mapping[str, Any], first: Any = None) -> Singles:
+    environments: list[Any] = []
+    for index in range(len(request["seeds"])):
+        environment = create(index) if first is None or index else first
+        if any(environment is other for other in environments):
+            raise Refused("cannot_make", reason="the factory gives the same object twice, make it anew")
+        environments.append(environment)
+    return Singles([_wrapped(environment, request) for environment in environments])
+
+
+def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
+    if hasattr(environment, "observation_spec") and hasattr(environment, "action_spec"):
+        environment = DmEnv(environment)
+    for name, arguments in request["wrappers"]:
+        if name == "OldGym":
+            environment = old_gym(environment)
+            continue
+        wrappers = _imported("gymnasium.wrappers", "gymnasium")
+        module, _, path = name.partition(":")
+        kind = getattr(_imported(module), path, None) if path else getattr(wrappers, name, None)
+        if kind is None:
+            raise Refused("unknown_wrapper", name=name, known=[one for one in wrappers.__all__ if one != "vector"])
+        rewards = [getattr(wrappers, one, None) for one in ("NormalizeReward", "RewardWrapper")]
+        rewards.append(sys.modules["gymnasium"].RewardWrapper)
+        if request["true_scores"] and issubclass(kind, tuple(one for one in rewards if one is not None)):
+            continue
+        try:
+            environment = kind(environment, **arguments)
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Refused("cannot_wrap", name=name, reason=str(error) or type(error).__name__) from error
+    if not all(hasattr(environment, name) for name in ("reset", "step")):
+        raise Refused("wrong_kind", type=type(environment).__name__)
+    return environment
+
+
+def _about(made: Any) -> dict[str, Any]:
+    first = made.environments[0]
+    metadata = getattr(first, "metadata", None) or {}
+    rate = metadata.get("render_fps")
+    return {
+        "kind": type(made).__name__,
+        "observation": made.observation,
+        "action": made.action,
+        "name": name_of(first),
+        "render_mode": getattr(first, "render_mode", None),
+        "render_modes": [mode for mode in metadata.get("render_modes", ()) if isinstance(mode, str)],
+        "render_fps": float(rate) if isinstance(rate, (int, float)) else None,
+        **made.about,
+    }
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    """Returns an error for the other side."""
+    if isinstance(error, Refused):
+        return error.details
+    if isinstance(error, SystemExit):
+        return {"kind": "exit", "code": repr(error.code)}
+    text = " ".join(str(error).split())
+    if type(error).__name__ == "DependencyNotInstalled":
+        found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
+        return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != "<stdin>"] or frames
+    lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
+    return {
+        "kind": "raised",
+        "type": type(error).__name__,
+        "text": (str(error).strip().splitlines() or [""])[0],
+        "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}",
+        "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip(),
+    }
+
+
+def _end_with(lifeline: int) -> None:
+    """Lets Linux kill this process and what it has started once the other end of a pipe is closed."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, _SET_SIGNAL, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+class _Server:
+    """Answers requests."""
+
+    def __init__(self, memory: int):
+        self._memory = memory
+        self._made: Any = None
+        self._exchange: Any = None
+        self._slot = 0
+        self._wants_infos = False
+
+    def step(self) -> Any:
+        """Steps the batch, and returns what does not go through the memory; None for nothing."""
+        self._slot = (self._slot + 1) % SLOTS
+        answer: dict[str, Any] = {}
+        infos = self._made.step(self._exchange, self._slot, answer)
+        if self._wants_infos and infos:
+            answer["infos"] = plain(infos)
+        return answer or None
+
+    def answer(self, request: Mapping[str, Any]) -> tuple[Any, bytes]:
+        kind = request["do"]
+        if kind in ("make", "check"):
+            self._made = make({**request, "check": kind == "check"})
+            if self._made is None:
+                return {}, b""
+            self._exchange = Exchange(len(request["seeds"]), self._made.observation, self._made.action)
+            os.ftruncate(self._memory, max(self._exchange.size, 1))
+            self._exchange.map(self._memory)
+            return _about(self._made), b""
+        if kind == "reset":
+            return self._reset(request.get("seed"), request.get("options")), b""
+        if kind == "act":
+            self._slot = (self._slot + 1) % SLOTS
+            return {"outcome": self._made.act(self._exchange, self._slot, request["acting"])}, b""
+        if kind == "task":
+            self._made.set_task(request["task"])
+        elif kind == "infos":
+            self._wants_infos = True
+        elif kind == "call":
+            return {"results": self._made.call(request["name"], request["arguments"])}, b""
+        elif kind == "render":
+            import numpy as np
+
+            frame = np.ascontiguousarray(self._made.render())
+            return {"shape": frame.shape, "dtype": frame.dtype.str}, b"" if frame.dtype == object else frame.tobytes()
+        elif kind == "close" and self._made is not None:
+            self._made.close()
+        return {}, b""
+
+    def _reset(self, seed: Any, options: Any) -> Any:
+        self._slot = (self._slot + 1) % SLOTS
+        errors: Any = (TypeError, ValueError)
+        if "gymnasium" in sys.modules:
+            errors = (*errors, sys.modules["gymnasium"].error.Error)
+        try:
+            outcome = self._made.reset(self._exchange, self._slot, seed, options)
+        except errors:
+            if isinstance(seed, list) and isinstance(self._made, Vector):
+                return {"seeds_refused": True}
+            raise
+        if isinstance(self._made, Agents):
+            return {"outcome": outcome}
+        return {"infos": plain(outcome)} if self._wants_infos else {}
+
+
+def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
+    _end_with(lifeline)
+    with contextlib.suppress(OSError):
+        # Linux shares processors among sessions first: niceness is that of this session as a whole.
+        with open("/proc/self/autogroup", "w") as file:
+            file.write(str(os.nice(0)))
+    if sys.prefix == sys.base_prefix and site.ENABLE_USER_SITE is False:
+        site.addsitedir(site.getusersitepackages())
+    channel, server = Channel(reads, writes), _Server(memory)
+    while True:
+        try:
+            request, _ = channel.receive()
+        except EOFError:
+            return
+        payload = b""
+        try:
+            if request is None:
+                answer = server.step()
+            else:
+                answer, payload = server.answer(request)
+        except BaseException as error:  # Whatever it is, the other side raises it.
+            answer, payload = {"error": _error(error)}, b""
+        channel.send(answer, payload)
+        if request is not None and request["do"] == "close":
+            return
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:5]))

@@ -1,0 +1,67 @@
+"""Values and spaces of Gymnasium from the plain data that a worker sends."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ...errors import CallboardError
+from .exchange import Space
+
+
+def space_of(space: Space, role: str = "observation") -> spaces.Space:
+    """Returns the space that `exchange.described` has described.
+
+    Raises:
+      CallboardError: it is of a kind whose values have no fixed size.
+    """
+    kind = space["kind"]
+    if kind == "Dict":
+        return spaces.Dict({key: space_of(part, role) for key, part in space["parts"]})
+    if kind == "Tuple":
+        return spaces.Tuple([space_of(part, role) for part in space["parts"]])
+    if "shape" not in space:
+        raise CallboardError(
+            f"the {role} space {kind} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are; "
+            "turn it into numbers with gymnasium.wrappers.TransformObservation"
+        )
+    dtype, shape = np.dtype(space["dtype"]), tuple(space["shape"])
+    if kind == "Box":
+        low, high = (np.broadcast_to(np.asarray(space[end]), shape).astype(dtype) for end in ("low", "high"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return spaces.Box(low, high, shape, dtype.type)
+    made: Any
+    if kind == "Discrete":
+        made = spaces.Discrete(space["n"], start=space["start"])
+    elif kind == "MultiDiscrete":
+        made = spaces.MultiDiscrete(np.array(space["n"]))
+        made.start = np.broadcast_to(np.array(space["start"], made.nvec.dtype), shape)
+    else:
+        made = spaces.MultiBinary(shape)
+    made.dtype = dtype
+    return made
+
+
+def restored(value: Any) -> Any:
+    """Returns the value that `exchange.plain` was given."""
+    if isinstance(value, list):
+        return [restored(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "items" in value:
+        return {restored(key): restored(one) for key, one in value["items"]}
+    if "tuple" in value:
+        return tuple(map(restored, value["tuple"]))
+    dtype, shape, values = value["array"]
+    return np.array(values, np.dtype(dtype)).reshape(shape)
+
+
+def listed(value: Any) -> Any:
+    """Returns a value for a request: arrays and NumPy's numbers become lists and numbers of Python."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: listed(one) for key, one in value.items()}
+    return [listed(one) for one in value] if isinstance(value, list | tuple) else value

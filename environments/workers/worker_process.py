@@ -1,0 +1,246 @@
+"""A worker process, and requests to it.
+
+The process has nothing of this library: an interpreter reads its program from its standard input, one text that
+consists of the modules `exchange`, `stepping` and `making`.  It has a session of its own, and Linux kills it, with what
+it has started, when this process ends, however that happens.  Its memory has no name, so nothing else is left either.
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import CallboardError
+from ...settings.own_modules import searched_directories
+from ..batches.user_errors import unknown_environment, unknown_option
+from .exchange import Channel
+from .interpreters import SAME, Interpreter
+
+_MODULES = ("exchange", "stepping", "making")
+_END_SECONDS = 10.0
+_DISTRIBUTIONS = {"ale_py": "ale-py", "Box2D": "gymnasium[box2d]", "mujoco": "gymnasium[mujoco]", "mpe2": "mpe2"}
+"""What is installed for a module that has another name."""
+
+
+class WorkerTraceback(Exception):
+    """The traceback of a worker, as the cause of an error here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class WorkerError(RuntimeError):
+    """An error that an environment has raised in a worker; subclasses bear the name of its type.
+
+    Args:
+      text: the message of the error.
+      place: the file and the line that raised it.
+      trace: the traceback.
+    """
+
+    def __init__(self, text: str, place: str, trace: str):
+        super().__init__(f"{text} ({place})".lstrip())
+        self.trace = trace
+
+
+class WorkerEnded(ConnectionError):
+    """A worker has ended by itself, or was killed.
+
+    Args:
+      worker: which one.
+      how: how that happened, such as `crashes its worker (SIGSEGV)`.
+    """
+
+    def __init__(self, worker: str, how: str):
+        super().__init__(f"{worker} {how}")
+        self.how = how
+
+
+class WorkerProcess:
+    """A worker process.
+
+    Args:
+      interpreter: the interpreter that runs it.
+      name: name of its environments, for messages.
+    """
+
+    def __init__(self, interpreter: Interpreter, name: str):
+        self.interpreter = interpreter
+        self.name = name
+        self.memory = os.memfd_create("callboard-worker")
+        theirs, ours = os.pipe()
+        our_reads, their_writes = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        given = (theirs, their_writes, lifeline, self.memory)
+        self._channel = Channel(our_reads, ours)
+        try:
+            self._process = subprocess.Popen(
+                [interpreter.executable, "-I", "-", *map(str, given)],
+                stdin=subprocess.PIPE,
+                pass_fds=given,
+                start_new_session=True,
+            )
+        finally:
+            for descriptor in given[:3]:
+                os.close(descriptor)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(_program(interpreter.setting == SAME).encode())
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def step(self) -> Any:
+        """Steps the environments with the actions in the memory; returns what else there is to know, or None."""
+        try:
+            self._channel.send()
+            answer, _ = self._channel.receive()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        if answer is not None and "error" in answer:
+            self._raise(answer["error"])
+        return answer
+
+    def request(self, do: str, **details: Any) -> tuple[Any, bytes]:
+        """Sends a request, and returns the answer.
+
+        Raises:
+          CallboardError: the worker refuses it.
+          WorkerError: an environment has raised an error.
+          WorkerEnded: the process has ended.
+        """
+        try:
+            self._channel.send({"do": do, **details})
+            answer, payload = self._channel.receive()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        if "error" in answer:
+            self._raise(answer["error"])
+        return answer, payload
+
+    def make(self, do: str, env: str, **details: Any) -> dict[str, Any]:
+        """Makes the environments, or only looks for them (`check`), and returns what they are."""
+        return self.request(do, env=env, paths=searched_directories(), **details)[0]
+
+    def close(self) -> None:
+        """Ends the process, and what it has started.  A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(EOFError, OSError):
+            self._channel.send({"do": "close"})
+            if select.select([self._channel.reads], [], [], _END_SECONDS)[0]:
+                self._channel.receive()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for descriptor in (self._channel.reads, self._channel.writes, self._lifeline, self.memory):
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self.close()
+
+    def _ended(self) -> WorkerEnded:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        code = self._process.returncode
+        how = "does not answer any more" if code is None else f"ends its worker with exit code {code}"
+        if code is not None and code < 0:
+            how = f"crashes its worker ({signal.Signals(-code).name})"
+        return WorkerEnded(f"environment {self.name!r} under {self.interpreter.text}", how)
+
+    def _raise(self, error: Mapping[str, Any]) -> None:
+        if error["kind"] == "raised":
+            kind = type(error["type"], (WorkerError,), {})
+            raise kind(error["text"], error["place"], error["traceback"]) from WorkerTraceback(error["traceback"])
+        if error["kind"] in _ERRORS:
+            raise _ERRORS[error["kind"]](self, error)
+        raise Refusal(error)
+
+    def _missing(self, error: Mapping[str, Any]) -> CallboardError:
+        package = error["package"]
+        requirement = _DISTRIBUTIONS.get(package, package) or "what it needs"
+        return CallboardError(
+            f"environment {self.name!r} needs the package {package!r} under {self.interpreter.text} "
+            f"({' '.join(error['reason'].split())}): {self.interpreter.install_command(requirement)}"
+        )
+
+    def _unknown(self, error: Mapping[str, Any]) -> CallboardError:
+        beginning = "envpool:" if self.name.startswith("envpool:") else ""
+        otherwise = f"{self.interpreter.text} has no such id: give one of its Gymnasium, or 'package.module:factory'"
+        return unknown_environment(self.name, error["known"], otherwise, beginning)
+
+    def _says(self, text: str) -> CallboardError:
+        return CallboardError(f"environment {self.name!r} {text}")
+
+
+class Refusal(Exception):
+    """What a worker refuses, where the message depends on the environment; see `stepping.Refused`."""
+
+    def __init__(self, details: Mapping[str, Any]):
+        super().__init__(details["kind"])
+        self.details = details
+
+
+_ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] = {
+    "missing": WorkerProcess._missing,
+    "no_module": lambda worker, error: worker._says(
+        f"cannot be made: {worker.interpreter.text} finds no module {error['module']!r}: start in its directory, or "
+        "install it there"
+    ),
+    "unknown_environment": WorkerProcess._unknown,
+    "unknown_option": lambda worker, error: unknown_option(worker.name, error["option"], error["taken"]),
+    "needs_option": lambda worker, error: worker._says(f"needs the option {error['option']!r}"),
+    "cannot_make": lambda worker, error: worker._says(f"cannot be made: {error['reason']}"),
+    "cannot_wrap": lambda worker, error: CallboardError(
+        f"env_wrappers: {error['name']!r} cannot wrap the environment: {error['reason']}"
+    ),
+    "unknown_wrapper": lambda worker, error: CallboardError(
+        f"env_wrappers: {worker.interpreter.text} has no wrapper {error['name']!r}; name one of its gymnasium.wrappers "
+        "or package.module:Class"
+    ),
+    "no_vector": lambda worker, error: worker._says("has no vector form of its own: leave 'vectorized' out"),
+    "batch_size": lambda worker, error: worker._says(
+        f"is a batch of {error['size']}, of another size than asked for: let the factory take 'batch_size'"
+    ),
+    "wrong_kind": lambda worker, error: worker._says(
+        f"is of type {error['type']}: under another interpreter, the factory must give a gymnasium.Env or one of Gym, "
+        "a dm_env.Environment, a gymnasium.vector.VectorEnv or a PettingZoo ParallelEnv"
+    ),
+    "lacks": lambda worker, error: CallboardError(
+        f"{error['name']} has no {error['attribute']}: an environment of Gymnasium must have one"
+    ),
+    "turns": lambda worker, error: worker._says(
+        "is a turn-based environment of PettingZoo, which env_python does not step: give it as a ParallelEnv, with "
+        "pettingzoo.utils.turn_based_aec_to_parallel, or leave env_python out"
+    ),
+    "not_old": lambda worker, error: CallboardError(
+        "the environment does not have the old interface of Gym: leave the wrapper OldGym out"
+    ),
+    "exit": lambda worker, error: worker._says(f"calls sys.exit({error['code']}); let it raise an exception instead"),
+}
+
+
+@functools.cache
+def _program(on_this_path: bool) -> str:
+    """Returns the program of a worker, one text.
+
+    Args:
+      on_this_path: whether its modules are searched where this process searches them.
+    """
+    folder = pathlib.Path(__file__).parent
+    texts = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in _MODULES]
+    joined = re.sub(r"^from (\.|__future__).*$", "", "\n".join(texts), flags=re.MULTILINE)
+    path = f"import sys; sys.path[:] = {sys.path!r}" if on_this_path else ""
+    return f"from __future__ import annotations\n{path}\n{joined}"

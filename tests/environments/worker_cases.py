@@ -1,0 +1,180 @@
+"""Environments that tests make in worker processes; this module imports nothing of Callboard."""
+
+import os
+import signal
+import sys
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class Walk(gymnasium.Env):
+    """Observations of two kinds, infos, tasks, pictures, and, at step 3, one thing that goes wrong."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 7}
+
+    def __init__(self, length=5, wrong="", render_mode=None, index=None, actor=None, env_config=None):
+        parts = {"place": gymnasium.spaces.Box(-1, 1, (3,), np.float32), "turn": gymnasium.spaces.Discrete(7, start=2)}
+        self.observation_space = gymnasium.spaces.Dict(parts)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self.render_mode = render_mode
+        self.where = (index, actor, env_config.worker_index, env_config.vector_index, dict(env_config))
+        self._length, self._wrong, self._turn = length, wrong, 0
+
+    def set_task(self, task):
+        self._length = task or 5
+
+    def _observation(self):
+        return {"place": self.np_random.uniform(-1, 1, 3), "turn": 2 + self._turn % 7}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._turn = 0
+        return self._observation(), {"length": self._length, "where": self.where}
+
+    def step(self, action):
+        self._turn += 1
+        assert type(action) is int
+        if self._turn == 3 and self._wrong:
+            return self._go_wrong()
+        truncated = self._turn >= self._length and bool(self.np_random.random() < 0.5)
+        info = {"turn": self._turn, "array": np.arange(2), "pair": (1, "b"), "nothing": None}
+        return self._observation(), float(action), self._turn >= self._length and not truncated, truncated, info
+
+    def _go_wrong(self):
+        if self._wrong == "raise":
+            raise ValueError("lost the way")
+        if self._wrong == "exit":
+            sys.exit(3)
+        if self._wrong == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self._wrong == "hang":
+            time.sleep(1000)
+        observation = self._observation()
+        if self._wrong == "shape":
+            observation["place"] = np.zeros(4)
+        elif self._wrong == "choice":
+            observation["turn"] = 1
+        elif self._wrong == "part":
+            del observation["turn"]
+        elif self._wrong == "old":
+            return observation, 0.0, False, {}
+        elif self._wrong == "reward":
+            return observation, "much", False, False, {}
+        elif self._wrong == "flag":
+            return observation, 0.0, "no", False, {}
+        return observation, 0.0, False, False, {}
+
+    def render(self):
+        return np.full((4, 6, 3), self._turn, np.uint8)
+
+
+class Masked(gymnasium.Env):
+    """Masks in infos, and tasks as options of `reset`."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def _info(self):
+        mask = np.zeros(4, np.int8)
+        mask[[0, self._turn % 4]] = 1
+        return {"action_mask": mask, "turn": self._turn}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._turn, scale = 0, 0.5 if options else 1.0
+        return (self.np_random.uniform(-1, 1, 2) * scale).astype(np.float32), self._info()
+
+    def step(self, action):
+        self._turn += 1
+        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        is_over = self._turn >= 6
+        return observation, float(action), is_over and self.np_random.random() < 0.5, is_over, self._info()
+
+
+def same_step(batch_size):
+    return SyncVectorEnv([Masked] * batch_size, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def next_step(batch_size):
+    return SyncVectorEnv([Masked] * batch_size, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+class _OldBox:
+    def __init__(self, shape):
+        self.low, self.high = np.full(shape, -1, np.float32), np.full(shape, 1, np.float32)
+        self.shape, self.dtype = shape, np.dtype(np.float32)
+
+    def contains(self, value):
+        return True
+
+
+_OldBox.__name__ = "Box"
+
+
+class Old:
+    """The interface of old versions of Gym, without a class of theirs."""
+
+    observation_space = _OldBox((2,))
+    action_space = _OldBox((1,))
+
+    def seed(self, seed):
+        self._rng = np.random.default_rng(seed)
+
+    def reset(self):
+        self._turn = 0
+        return self._rng.uniform(-1, 1, 2)
+
+    def step(self, action):
+        self._turn += 1
+        info = {"TimeLimit.truncated": bool(self._rng.random() < 0.5)}
+        return self._rng.uniform(-1, 1, 2), float(action[0]), self._turn >= 4, info
+
+
+def forks(batch_size):
+    """Starts a process that outlives a crash of its parent, and writes its id to a file."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(1000)
+        os._exit(0)
+    with open(os.environ["WORKER_TEST_FILE"], "w") as file:
+        file.write(f"{pid} {os.getpid()}")
+    return next_step(batch_size)
+
+
+def dm_walk(seed):
+    """An environment of `dm_env` with discounts of its own."""
+    import dm_env
+    from dm_env import specs
+
+    class DmWalk(dm_env.Environment):
+        def __init__(self):
+            self._rng = np.random.default_rng(seed)
+            self._turn = 0
+
+        def observation_spec(self):
+            return {"place": specs.BoundedArray((2,), np.float64, -1, 1), "turn": specs.DiscreteArray(4)}
+
+        def action_spec(self):
+            return specs.BoundedArray((), np.int32, 0, 2)
+
+        def _observation(self):
+            return {"place": self._rng.uniform(-1, 1, 2), "turn": self._turn % 4}
+
+        def reset(self):
+            self._turn = 0
+            return dm_env.restart(self._observation())
+
+        def step(self, action):
+            self._turn += 1
+            if self._turn >= 5:
+                end = dm_env.termination if self._rng.random() < 0.5 else dm_env.truncation
+                return end(1.5, self._observation())
+            return dm_env.transition(float(action), self._observation(), 0.75)
+
+        def info(self):
+            return {"turn": self._turn}
+
+    return DmWalk()

@@ -1,0 +1,131 @@
+"""Interpreters that `env_python` names."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from played_batches import played
+
+from callboard import environments
+from callboard.environments.workers import interpreters
+from callboard.environments.workers.interpreters import find_interpreter
+from callboard.errors import CallboardError
+
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+def test_the_interpreter_itself_and_its_virtual_environment_are_found():
+    same = find_interpreter("same")
+    assert same.executable == sys.executable and same.version == sys.version_info[:3] and "gymnasium" in same.packages
+    folder = find_interpreter(sys.prefix)
+    assert os.path.samefile(folder.executable, sys.executable) and folder.packages == same.packages
+
+
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        ("/nowhere/python", "^env_python: there is no '/nowhere/python': name a Python interpreter"),
+        ("/usr", "^env_python: the folder '/usr' has no bin/python|^env_python: "),
+        ("/bin/ls", "^env_python: '/bin/ls' is no Python 3 that starts"),
+        ("uv:", "^env_python: name a package after 'uv:'"),
+        (" ", "^env_python must be the path of a Python interpreter"),
+        (3, "^env_python must be the path of a Python interpreter"),
+    ],
+)
+def test_what_is_no_interpreter_is_refused(setting, message):
+    with pytest.raises(CallboardError, match=message):
+        find_interpreter(setting)
+
+
+def _script(path, version, packages):
+    path.write_text(f"#!/bin/sh\necho '[{version}, false, {packages}]'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_old_interpreters_and_missing_packages_are_named_with_what_helps(tmp_path):
+    old = _script(tmp_path / "old", [3, 8, 2], '{"numpy": "1"}')
+    with pytest.raises(CallboardError, match=r"Python 3\.8\.2 \(.*old\) is too old: workers need Python 3.9 or newer$"):
+        find_interpreter(old)
+    bare = _script(tmp_path / "bare", [3, 13, 0], '{"numpy": null}')
+    with pytest.raises(CallboardError, match=rf"has no NumPy: uv pip install --python {bare} 'numpy'$"):
+        find_interpreter(bare)
+
+
+def test_uv_makes_an_environment_once(tmp_path, monkeypatch, capsys):
+    """With a `uv` of the test's own, which writes down how it was called."""
+    calls, folder = tmp_path / "calls", tmp_path / "bin"
+    folder.mkdir()
+    uv = folder / "uv"
+    uv.write_text(
+        f'#!/bin/sh\necho "$@" >> {calls}\n'
+        f'if [ "$1" = venv ]; then for last; do :; done; mkdir -p "$last/bin"; '
+        f'ln -s {sys.executable} "$last/bin/python"; fi\n'
+    )
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    setting = "uv:python==3.12, envpool==1.2"
+    first, second = interpreters._made_by_uv(setting), interpreters._made_by_uv("uv:envpool==1.2,python==3.12")
+    assert first == second and first.startswith(str(tmp_path / "cache" / "callboard" / "pythons"))
+    lines = calls.read_text().splitlines()
+    assert len(lines) == 2 and re.search("^venv .*--python 3.12 ", lines[0])
+    assert lines[1].endswith("numpy envpool==1.2")
+    assert capsys.readouterr().err.count("is installed into") == 1
+    uv.write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
+    with pytest.raises(CallboardError, match="^env_python: uv cannot install 'uv:nothing': no such package$"):
+        interpreters._made_by_uv("uv:nothing")
+
+
+def _interpreter(version):
+    """Returns an interpreter of a version on this machine, or None."""
+    found = [
+        shutil.which(f"python{version}"),
+        *sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))),
+    ]
+    for path in filter(None, found):
+        done = subprocess.run(
+            [path, "-I", "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if done.stdout.strip() == str(tuple(map(int, version.split(".")))):
+            return path
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_cartpole_is_stepped_under_each_version(version, tmp_path, monkeypatch):
+    """Equal to the bit to this process: CartPole's vector form computes in float64 and rounds to float32."""
+    python = _interpreter(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not installed here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    try:
+        setting = f"uv:python=={python},gymnasium"
+        find_interpreter(setting)
+    except CallboardError as error:
+        pytest.skip(str(error))
+    assert played("CartPole-v1", {"env_python": setting})[0] == played("CartPole-v1", {})[0]
+
+
+@pytest.mark.slow
+def test_envpool_is_stepped_under_the_newest_version(tmp_path, monkeypatch):
+    newest = next(filter(None, map(_interpreter, reversed(VERSIONS))), None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    setting = f"uv:python=={newest},envpool>=1.2"
+    try:
+        find_interpreter(setting)
+    except CallboardError as error:
+        pytest.skip(str(error))
+    for name, shape in (
+        ("envpool:Pong-v5", (84, 84, 1)),
+        ("envpool:HalfCheetah-v4", (17,)),
+        ("envpool:CoinrunHard-v0", (64, 64, 3)),
+    ):
+        batch = environments.make(name, 2, [1, 2], {"env_python": setting})
+        assert batch.reset().observation.shape == (2, *shape)
+        batch.close()

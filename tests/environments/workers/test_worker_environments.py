@@ -1,0 +1,85 @@
+"""What can be made in a worker, and what is refused."""
+
+import pytest
+
+from callboard import environments
+from callboard.errors import CallboardError
+
+SAME = {"env_python": "same"}
+MASK = "callboard.environments.info_masks:MaskFromInfo"
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("CartPol-v1", {}, "^unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'[?]$"),
+        ("CartPole-v1", {"gravty": 3}, "^environment 'CartPole-v1' has no option 'gravty'; its options are"),
+        ("Blackjack-v1", {"vectorized": True}, "^environment 'Blackjack-v1' has no vector form of its own"),
+        ("worker_cases:Walk", {"index": 3, "seed": 3}, "option 'seed' is given by Callboard, leave it out$"),
+        (
+            "worker_cases:dm_walk",
+            {"speed": 3},
+            "^environment 'worker_cases:dm_walk' has no option 'speed'; it has none$",
+        ),
+        ("no_such_module:Env", {}, "finds no module 'no_such_module': start in its directory, or install it there$"),
+        ("envpool:Pong-v5", {}, "needs the package 'envpool' under Python 3"),
+    ],
+)
+def test_names_and_options_are_checked_without_making_them(name, options, message):
+    with pytest.raises(CallboardError, match=message):
+        environments.check(name, {**options, **SAME})
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        (
+            "procgen:coinrun",
+            {},
+            "is made by Callboard itself, under its own interpreter: leave env_python out",
+        ),
+        ("MiniGrid-Empty-5x5-v0", {}, "as 'gymnasium:ID' or 'package.module:factory'$"),
+        (
+            lambda: None,
+            {},
+            "is defined by this program, which the worker of env_python does not run: put it",
+        ),
+        ("CartPole-v1", {"env_processes": True}, "^env_processes and env_python exclude each other: leave one out$"),
+        ("CartPole-v1", {"env_wrappers": "FixedSizeObservations"}, "'FixedSizeObservations' is Callboard's own"),
+        ("CartPole-v1", {"env_wrappers": [MASK, "TimeAwareObservation"]}, "does not know: let it be the last one$"),
+        ("ALE/Pong-v4", {}, "^unknown environment 'ALE/Pong-v4'; give an id of ale-py"),
+        ("ALE/Pong-v5", {"noops": 3}, "^environment 'ALE/Pong-v5' has no option 'noops'; did you mean 'noop_max'[?]$"),
+        ("CartPole-v1", {"gravity": object()}, "a worker takes plain data only"),
+    ],
+)
+def test_what_other_interpreters_do_not_have_is_refused(name, options, message):
+    with pytest.raises(CallboardError, match=message):
+        environments.make(name, 1, [1], {**options, **SAME})
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("CartPole-v1", {"env_wrappers": "TimeAwre"}, "^env_wrappers: Python 3.* has no wrapper 'TimeA"),
+        (
+            "CartPole-v1",
+            {"env_wrappers": [{"name": "TimeLimit", "max_episode_steps": "x"}]},
+            "^env_wrappers: 'TimeLimit'",
+        ),
+        (
+            "builtins:dict",
+            {},
+            "^environment 'builtins:dict' is of type dict: under another interpreter, the factory",
+        ),
+    ],
+)
+def test_what_cannot_be_wrapped_is_refused(name, options, message):
+    with pytest.raises(CallboardError, match=message):
+        environments.make(name, 1, [1], {**options, **SAME})
+
+
+def test_environments_of_a_list_may_have_interpreters_of_their_own():
+    mixture = [{"name": "CartPole-v1", "options": SAME}, "CartPole-v1"]
+    batch = environments.make(mixture, 4, [1, 2, 3, 4])
+    assert batch.reset().observation.shape == (4, 4)
+    batch.close()
