@@ -14,7 +14,6 @@ import numpy as np
 import tree
 
 from ..caller_words import is_by_command
-from ..data import Nest
 from ..errors import CallboardError
 from ..settings.named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
@@ -26,6 +25,7 @@ from .batches.batched import BatchedEnvironment, check_seeds
 from .batches.checked_observations import with_checks
 from .batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from .batches.previous_inputs import PreviousInputs
+from .batches.space_sizes import check_sizes
 from .batches.tasks import task_errors
 from .forked_streams import allow_forks
 from .gymnasium_registry import refuse_old_atari
@@ -120,7 +120,7 @@ def make(
     else:
         environment = _make_here(name, batch_size, seeds, merged, slots, actor)
     try:
-        check_observation(factory_name(name), environment.spec.observation)
+        check_observation(factory_name(name), environment.spec)
         environment = with_checks(environment, factory_name(name), warn)
         return PreviousInputs(environment) if shows_previous else environment
     except CallboardError:
@@ -325,9 +325,13 @@ def _has_singles(name: Factory) -> bool:
     return _beginning(name) not in _MAKERS or _beginning(name) == "gymnasium:"
 
 
-def check_observation(name: str, observation: Nest) -> None:
-    """Raises `CallboardError` if an observation spec has no parts, or one without elements."""
-    leaves = tree.flatten_with_path(observation)
+def check_observation(name: str, spec: EnvironmentSpec) -> None:
+    """Raises `CallboardError` if an observation has no parts, or one without elements, or anything is too large."""
+    try:
+        check_sizes(spec.observation, spec.action)
+    except CallboardError as error:
+        raise CallboardError(f"environment {name!r}: {error}") from error
+    leaves = tree.flatten_with_path(spec.observation)
     if not leaves:
         raise CallboardError(f"environment {name!r} shows nothing: its observation space is empty, give it a part")
     for path, leaf in leaves:

@@ -16,7 +16,8 @@ from ..errors import CallboardError, MissingPackage, did_you_mean, nearest
 from ..install_commands import install_command
 from ..settings.named_objects import import_module
 from .adapters.atari import atari_ids
-from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch, autoreset_mode
+from .adapters.gymnasium_checks import autoreset_mode
+from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.procgen import GAMES as PROCGEN_GAMES
 from .adapters.single_environments import Singles, make_batch
 from .batches.batched import BatchedEnvironment

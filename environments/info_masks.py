@@ -12,8 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..action_masks import MASK, choice_sizes
 from ..errors import CallboardError
-from .adapters.gymnasium_checks import check_has, environment_name
-from .adapters.gymnasium_vector_batch import autoreset_mode
+from .adapters.gymnasium_checks import autoreset_mode, check_has, environment_name
 from .adapters.gymnasium_wrappers import NamedWrapper
 from .adapters.single_environments import Singles, refuse_singles
 from .batches import encoding

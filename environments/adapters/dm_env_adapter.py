@@ -13,6 +13,7 @@ from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, first_timestep, picture
 from ..batches.infos import Infos, chosen_rows, no_infos
+from ..batches.space_sizes import check_array, check_depth
 from ..batches.tasks import Task, Tasks
 
 
@@ -148,21 +149,23 @@ class DmEnvBatch(BatchedEnvironment):
         self.infos = Infos(followed=chosen_rows(mask, nothing, rows), begun=chosen_rows(mask, rows, nothing))
 
 
-def spec_encoding(spec: Any, role: str) -> Nest:
+def spec_encoding(spec: Any, role: str, path: tuple[str, ...] = ()) -> Nest:
     """Returns the encoding of a spec for a role, `observation` or `action`.
 
     Raises:
       CallboardError: the spec is not supported.
     """
+    check_depth(role, path)
     if isinstance(spec, Mapping):
         encoding.check_keys(spec, f"a dictionary of the {role} spec")
-        return {key: spec_encoding(part, role) for key, part in spec.items()}
+        return {key: spec_encoding(part, role, (*path, str(key))) for key, part in spec.items()}
     if isinstance(spec, list | tuple):
-        return tuple(spec_encoding(part, role) for part in spec)
+        return tuple(spec_encoding(part, role, (*path, str(index))) for index, part in enumerate(spec))
     if not isinstance(spec, specs.Array) or not (
         np.issubdtype(spec.dtype, np.number) or np.issubdtype(spec.dtype, np.bool_)
     ):
         raise CallboardError(f"the {role} spec {type(spec).__name__} is not supported: arrays of numbers are")
+    check_array(spec.shape, role, path, spec.num_values if isinstance(spec, specs.DiscreteArray) else None)
     if isinstance(spec, specs.DiscreteArray):
         return encoding.choice(int(spec.num_values), spec.dtype)
     bounds = (spec.minimum, spec.maximum) if isinstance(spec, specs.BoundedArray) else ()

@@ -5,6 +5,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ...caller_words import argument
 from ...errors import CallboardError
@@ -146,6 +147,28 @@ def _are_flags(values: np.ndarray, count: int) -> bool:
     """Returns whether an array has this number of booleans, or of numbers 0 and 1."""
     is_number = values.dtype.kind in "uif" and bool(np.isin(values, (0, 1)).all())
     return values.size == count and (values.dtype.kind == "b" or is_number)
+
+
+def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
+    """Returns how a vector environment begins new episodes.
+
+    Raises:
+      CallboardError: its metadata lacks the mode, or it does not reset by itself.
+    """
+    name = environment_name(environment)
+    try:
+        mode = AutoresetMode(environment.metadata.get("autoreset_mode"))
+    except ValueError as error:
+        raise CallboardError(
+            f"{name} must declare how it resets by itself: "
+            "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP"
+        ) from error
+    if mode is AutoresetMode.DISABLED:
+        raise CallboardError(
+            f"{name} begins no episode by itself (AutoresetMode.DISABLED): make it with "
+            "autoreset_mode=AutoresetMode.NEXT_STEP"
+        )
+    return mode
 
 
 def check_picture(environment: Any, name: str) -> None:

@@ -9,8 +9,7 @@ import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ...action_masks import MASK, has_mask, with_legal_choices
-from ...data import Nest, Timestep, any_true
-from ...errors import CallboardError
+from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
@@ -19,6 +18,7 @@ from ..batches.overwritten_observations import FinalObservationCheck
 from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .gymnasium_checks import (
+    autoreset_mode,
     check_batch_step,
     check_has,
     check_picture,
@@ -29,6 +29,7 @@ from .gymnasium_checks import (
     rendered,
     wrong_step,
 )
+from .waiting_environments import let_wait
 
 
 class GymnasiumVectorBatch(BatchedEnvironment):
@@ -39,19 +40,21 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     and a discount of 0.
 
     Where an episode is truncated in the same-step mode, the timestep is `last` instead and contains
-    `info["final_obs"]`, so that the learner can bootstrap from it; the next timestep is `first`.  By then the
-    environment has been stepped again, so it is reset with `reset(options={"reset_mask": ...})`, which `SyncVectorEnv`
-    and `AsyncVectorEnv` support.  Other vector environments show the final observation only if all environments are
-    truncated in the same step, because then no step is needed before the next timestep.  Otherwise the timestep is
-    `first` and the truncated transition is not valid, as where the environment overwrites its final observations.
+    `info["final_obs"]`, so that the learner can bootstrap from it; the next timestep is `first`.  The environments of
+    a `SyncVectorEnv` wait for it.  Those of an `AsyncVectorEnv` have been stepped by then, so they are reset once more,
+    and the episode that had begun is not played.  Other vector environments show the final observation only if all
+    environments are truncated in the same step, because then no step is needed before the next timestep.  Otherwise the
+    timestep is `first` and the truncated transition is not valid, as where the environment overwrites its final
+    observations.
 
     Environments are seeded individually if the vector environment takes a list of seeds.  If it has one generator for
     all (as CartPole's vector form does), the seeds are mixed into one, and each environment depends on the whole batch:
     on its size, and on when the others begin new episodes.
 
     A task is passed at once to the method `set_task` of the vector environment or of the environments in it, which must
-    wait for their next reset.  `SyncVectorEnv` and `AsyncVectorEnv` of environments without one are reset once more
-    where they have begun an episode, with the task, a mapping, as `options`.
+    wait for their next reset.  The environments of a `SyncVectorEnv` without one take the task, a mapping, as the
+    `options` of each reset.  Those of an `AsyncVectorEnv` are reset once more where they have begun an episode, unless
+    they are a `WaitingEnvironment`.
     """
 
     def __init__(self, environment: VectorEnv, seeds: Sequence[int]) -> None:
@@ -67,6 +70,9 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._action = action_encoding(environment.single_action_space)
         self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
+        # Those of other vector environments are not objects of this process.
+        self._own = environment.unwrapped.envs if isinstance(environment.unwrapped, SyncVectorEnv) else [environment]
+        self._waiting = let_wait(environment)
         # Others have one generator, or a list of seeds of which nothing is known.
         self.has_own_seeds = self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None
@@ -90,9 +96,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
     @property
     def environments(self) -> Sequence[Any]:
-        # Those of other vector environments are not objects of this process.
-        unwrapped = self._environment.unwrapped
-        return unwrapped.envs if isinstance(unwrapped, SyncVectorEnv) else (self._environment,)
+        return self._own
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None
@@ -104,50 +108,30 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         return first_timestep(encoding.encode(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
-        if self._same_step and has_mask(self._spec.observation) and self._over.any():
-            # The ignored actions are chosen for the final observations, but the next episodes have begun.
-            actions = with_legal_choices(self._spec, actions, self._hidden_mask, self._over)
+        # Actions are ignored where the last timestep was `last`.
+        ignored = self._over
+        if self._same_step and has_mask(self._spec.observation) and ignored.any():
+            # They are chosen for the final observations, but the next episodes have begun.
+            actions = with_legal_choices(self._spec, actions, self._hidden_mask, ignored)
         own_actions = encoding.decode(self._action, actions, self.batch_size)
-        if self._same_step and self._over.all():
-            if self._options is not None:
-                return self.reset()
-            self._over = np.zeros_like(self._over)
-            if self._keeps_infos:
-                self.infos = Infos(no_infos(self.batch_size), self._next_infos)
-            return first_timestep(self._next_observation, self.batch_size)
-        outcome = self._environment.step(own_actions)
-        try:
-            observations, rewards, terminations, truncations, info = outcome
-        except (TypeError, ValueError) as error:
-            raise wrong_step(self._environment, outcome) from error
-        if self._is_unchecked:
-            check_batch_step(self._environment, (rewards, terminations, truncations), self.batch_size)
-            self._is_unchecked = False
+        if self._same_step and not self._waiting and ignored.all():
+            return self._begun_timestep()
+        for row in np.flatnonzero(ignored) if self._same_step and self._waiting else ():
+            self._waiting[row].wait()
+        observations, rewards, terminations, truncations, info = self._checked_step(own_actions)
         observation = encoding.encode(self._observation, observations)
-        first = self._over
         reward = np.array(rewards, np.float32)
-        terminated = np.array(terminations, np.bool_)
-        over = np.logical_or(terminated, truncations)
-        any_first = any_true(first)
-        restarted: tuple[np.ndarray, Any] | None = None
-        if any_first:
-            # The step after an episode's last timestep executes no action, so its reward and termination are not those
-            # of a transition.
-            reward[first] = 0.0
-            terminated[first] = False
-            over[first] = False
-        if self._same_step:
-            self._finals.stepped()
-            last = self._show_final(observation, over & ~terminated, info, observations)
-            was_last, first, self._over = first, first | (over & ~last), last.copy()
-            if any_first or self._options is not None:
-                restarted = self._restart(first if self._options is not None else was_last, observation)
-        else:
-            was_last, last, self._over = first, over, over.copy()
-            if any_first and self._options is not None:
-                restarted = self._restart(first, observation)
+        reward[ignored] = 0.0
+        terminated = np.array(terminations, np.bool_) & ~ignored
+        over = (terminated | np.array(truncations, np.bool_)) & ~ignored
+        last = self._show_final(observation, over & ~terminated, info, observations) if self._same_step else over
+        first = ignored | (over & ~last)
+        self._over = last.copy()
+        # Episodes that have begun without the task, or in the same-step mode a step too early, begin once more.
+        again = first if self._options is not None else ignored & self._same_step
+        restarted = self._restart(again, observation)
         if self._keeps_infos:
-            self._store_infos(info, restarted, was_last, over, first)
+            self._store_infos(info, restarted, ignored, over, first)
         return Timestep(
             observation=observation,
             reward=reward,
@@ -170,7 +154,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         elif all(environment.unwrapped.call("has_wrapper_attr", "set_task")):
             environment.unwrapped.call("set_task", task)
         else:
-            self._options = reset_options(environment_name(environment), task)
+            options = reset_options(environment_name(environment), task)
+            if all(environment.unwrapped.call("has_wrapper_attr", "set_reset_options")):
+                environment.unwrapped.call("set_reset_options", options)
+            else:
+                self._options = options
 
     @property
     def frames_per_second(self) -> float | None:
@@ -186,6 +174,27 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if not self._closed:
             self._closed = True
             self._environment.close()
+
+    def _checked_step(self, own_actions: Any) -> Any:
+        """Steps the vector environment; returns the five things that it must return."""
+        outcome = self._environment.step(own_actions)
+        try:
+            _, rewards, terminations, truncations, _ = outcome
+        except (TypeError, ValueError) as error:
+            raise wrong_step(self._environment, outcome) from error
+        if self._is_unchecked:
+            check_batch_step(self._environment, (rewards, terminations, truncations), self.batch_size)
+            self._is_unchecked = False
+        return outcome
+
+    def _begun_timestep(self) -> Timestep:
+        """Returns the timestep of episodes that have all begun in the step that ended the last ones."""
+        if self._options is not None:
+            return self.reset()
+        self._over = np.zeros_like(self._over)
+        if self._keeps_infos:
+            self.infos = Infos(no_infos(self.batch_size), self._next_infos)
+        return first_timestep(self._next_observation, self.batch_size)
 
     def _restart(self, mask: np.ndarray, observation: Nest) -> tuple[np.ndarray, Any] | None:
         """Resets the environments in `mask`, and writes their observations into `observation`.
@@ -206,7 +215,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self,
         info: Any,
         restarted: tuple[np.ndarray, Any] | None,
-        was_last: np.ndarray,
+        ignored: np.ndarray,
         over: np.ndarray,
         first: np.ndarray,
     ) -> None:
@@ -215,7 +224,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         Args:
           info: info of the step.
           restarted: mask and info of the reset that followed it, or None.
-          was_last: which actions were ignored, bool `[B]`.
+          ignored: which actions were ignored, bool `[B]`.
           over: which episodes ended, bool `[B]`.
           first: which episodes begin, bool `[B]`.
         """
@@ -229,7 +238,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if restarted is not None:
             again, info_of_reset = restarted
             begun = chosen_rows(again, info_rows(info_of_reset or {}, self.batch_size), rows)
-        self.infos = Infos(chosen_rows(was_last, nothing, followed), chosen_rows(first, begun, nothing))
+        self.infos = Infos(chosen_rows(ignored, nothing, followed), chosen_rows(first, begun, nothing))
 
     def _with_task(self) -> dict[str, Any]:
         return {} if self._options is None else {"options": dict(self._options)}
@@ -240,6 +249,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         Returns:
           For which environments, bool `[B]`.
         """
+        self._finals.stepped()
         nothing = np.zeros_like(truncated)
         if not truncated.any() or not isinstance(info, Mapping) or "final_obs" not in info:
             return nothing
@@ -281,21 +291,3 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             except TypeError as error:
                 check_reset_error(self._environment, error)
                 raise
-
-
-def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
-    """Returns how a vector environment begins new episodes.
-
-    Raises:
-      CallboardError: if its metadata lacks the mode, or it does not reset automatically.
-    """
-    try:
-        mode = AutoresetMode(environment.metadata.get("autoreset_mode"))
-    except ValueError:
-        mode = None
-    if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-        raise CallboardError(
-            f"{environment_name(environment)} must declare how it resets by itself: "
-            "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP"
-        )
-    return mode

@@ -19,6 +19,7 @@ from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import CheckedSteps, check_has
 from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .gymnasium_wrappers import NamedWrapper, read_wrappers, wrapped
+from .waiting_environments import WaitingEnvironment
 
 WRAPPERS, PROCESSES = "env_wrappers", "env_processes"
 """Options of every environment that Callboard takes itself."""
@@ -195,7 +196,8 @@ class _Maker:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # Gymnasium starts a daemon, which `multiprocessing` does not let start what an environment may start.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-        return CheckedSteps(wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers]))
+        own = wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers])
+        return CheckedSteps(WaitingEnvironment(own))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shown": None}

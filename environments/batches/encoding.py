@@ -19,9 +19,8 @@ from ...data import Nest
 from ...errors import CallboardError, check_text
 from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
 from .observation_values import as_choices, as_integers, place_text
+from .space_sizes import check_sizes
 
-_MOST_FEATURES = 1_000_000
-"""The largest number of values of a discrete space, each of which is an input or an output of networks."""
 _MOST_VALUES = 10_000
 """Largest number of values of an action's integer."""
 
@@ -59,8 +58,14 @@ class EnvironmentEncoding(NamedTuple):
     action: Nest
 
     def spec(self) -> EnvironmentSpec:
-        """Returns the specs of the agent's arrays, with this encoding."""
-        return EnvironmentSpec(spec(self.observation), spec(self.action), self)
+        """Returns the specs of the agent's arrays, with this encoding.
+
+        Raises:
+          CallboardError: there is too much in them, see `space_sizes`.
+        """
+        observation, action = spec(self.observation), spec(self.action)
+        check_sizes(observation, action)
+        return EnvironmentSpec(observation, action, self)
 
 
 def encoding_of(environment: EnvironmentSpec) -> EnvironmentEncoding:
@@ -74,9 +79,9 @@ def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
     """Encodes one choice among `num_values` values, which the environment numbers from `start`.
 
     Raises:
-      CallboardError: there are too many of them.
+      CallboardError: the dtype cannot hold the last one.
     """
-    _check_size(int(num_values), "a discrete space")
+    _check_last(int(start) + int(num_values) - 1, dtype)
     return Leaf(specs.DiscreteArray(num_values, dtype=np.int32), np.dtype(dtype), start or None)
 
 
@@ -84,17 +89,18 @@ def choices(num_values: np.ndarray, dtype: Any, start: Any = 0) -> Leaf:
     """Encodes an array of choices: int array `num_values` of any shape, numbered from `start` (an int or an array).
 
     Raises:
-      CallboardError: there are too many of them, together.
+      CallboardError: the dtype cannot hold the last one.
     """
-    _check_size(int(np.sum(num_values, dtype=object)), f"a discrete space of shape {np.shape(num_values)}")
+    last = np.asarray(num_values, object) + np.asarray(start, object) - 1
+    _check_last(max(np.ravel(last).tolist(), default=0), dtype)
     return Leaf(MultiDiscreteArray(num_values), np.dtype(dtype), start if np.any(start) else None)
 
 
-def _check_size(values: int, space: str) -> None:
-    if values > _MOST_FEATURES:
+def _check_last(value: int, dtype: Any) -> None:
+    if value > np.iinfo(np.int64).max or (np.dtype(dtype).kind in "iu" and value > np.iinfo(dtype).max):
         raise CallboardError(
-            f"{space} has {values:,} values, too many for one-hot: hash them to fewer, or give observations as numbers "
-            "(Box) and actions in several parts"
+            f"the last value of a discrete space is {value}, which {np.dtype(dtype).name} cannot hold: let its values "
+            "begin at a smaller number"
         )
 
 

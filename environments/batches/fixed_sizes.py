@@ -13,6 +13,7 @@ from gymnasium.vector.utils import iterate
 from ...errors import CallboardError
 from ...settings.named_objects import import_object
 from ...settings.setting_types import PositiveInt, converted
+from .space_sizes import check_array
 
 
 class FixedSizes(NamedTuple):
@@ -106,6 +107,7 @@ def _fixed_text(space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...]) -
     length = sizes.text_length
     if length is None:
         raise CallboardError(f"the observation has a text{_place(path)}: give FixedSizeObservations a text_length")
+    check_array((length,), "observation", path)
     if sizes.tokenizer is not None:
         tokenizer, tokens = sizes.tokenizer, sizes.text_tokens or 0
     else:
@@ -134,6 +136,8 @@ def _fixed_sequence(
             f"the observation has a sequence{_place(path)}: give FixedSizeObservations a sequence_length"
         )
     element, convert_element = _fixed(space.feature_space, sizes, path, found)
+    if element.is_np_flattenable:
+        check_array((length, spaces.flatdim(element)), "observation", path)
     flat = spaces.flatten_space(element)
     if not isinstance(flat, spaces.Box):
         raise CallboardError(f"the elements of the sequence{_place(path)} are not arrays of a fixed size")

@@ -7,6 +7,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from . import encoding
 from .observation_values import place_text
+from .space_sizes import check_array, check_depth
 
 
 def observation_encoding(space: spaces.Space) -> Nest:
@@ -20,15 +21,20 @@ def action_encoding(space: spaces.Space) -> Nest:
 
 
 def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
+    check_depth(role, path)
     if isinstance(space, spaces.Discrete):
+        check_array((), role, path, space.n)
         return encoding.choice(int(space.n), space.dtype, int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
+        check_array(space.shape, role, path, space.nvec)
         return encoding.choices(space.nvec, space.dtype, space.start)
     if isinstance(space, spaces.MultiBinary):
+        check_array(space.shape, role, path)
         if role == "observation":
             return encoding.numbers(space.shape, space.dtype, 0, 1)
         return encoding.choices(np.full(space.shape, 2), space.dtype)
     if isinstance(space, spaces.Box):
+        check_array(space.shape, role, path)
         if role == "action" and np.issubdtype(space.dtype, np.integer):
             return encoding.bounded_integers(space.shape, space.dtype, space.low, space.high)
         make_leaf = encoding.controls if role == "action" else encoding.numbers

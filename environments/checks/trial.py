@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 import tree
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
 from ..adapters.gymnasium_batch import GymnasiumBatch
+from ..adapters.gymnasium_checks import autoreset_mode
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..adapters.single_environments import PROCESSES
 from ..batches.observation_bounds import ObservationBounds
@@ -95,10 +96,12 @@ def _try_batch(
             break
     enter("close")
     environment.close()
-    _try_single_ones(trial, environment, enter)
+    _try_single_ones(trial, environment, enter, warn)
 
 
-def _try_single_ones(trial: Trial, environment: Any, enter: Callable[[Phase], object]) -> None:
+def _try_single_ones(
+    trial: Trial, environment: Any, enter: Callable[[Phase], object], warn: Callable[[str], object]
+) -> None:
     """Tries one of the environments that a vector environment of Gymnasium is made of.
 
     The vector environment copies their observations into arrays of its own, and what those cannot hold is lost.
@@ -108,6 +111,11 @@ def _try_single_ones(trial: Trial, environment: Any, enter: Callable[[Phase], ob
     vector = getattr(getattr(environment, "_environment", None), "unwrapped", None)
     if not isinstance(vector, SyncVectorEnv | AsyncVectorEnv):
         return
+    if isinstance(vector, AsyncVectorEnv) and autoreset_mode(vector) is AutoresetMode.SAME_STEP:
+        warn(
+            "an AsyncVectorEnv with AutoresetMode.SAME_STEP begins an episode after each time limit that is not "
+            "played: for a list of cases, use AutoresetMode.NEXT_STEP, or a SyncVectorEnv"
+        )
     enter("constructor")
     single = GymnasiumBatch([vector.env_fns[0]()], [trial.seed])
     rng = np.random.default_rng(trial.seed)

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 from ...errors import CallboardError, one_line, unknown
 from ...files.guarded_files import read_regular
+from ..batches.space_sizes import check_array, check_depth
 
 _MOST_BYTES = 2**24
 
@@ -66,6 +67,8 @@ def write_spaces(path: str | os.PathLike[str], observation: spaces.Space, action
 def _space(content: Any, place: str) -> spaces.Space:
     if not isinstance(content, Mapping) or not isinstance(content.get("type"), str):
         raise CallboardError(f'{place} must be a space such as {{"type": "Discrete", "n": 2}}')
+    role, *path = place.split("/")
+    check_depth(role, path)
     kind = content["type"]
     if kind not in _READERS:
         raise unknown(f"space at {place}:", kind, _READERS)
@@ -87,11 +90,17 @@ def _space(content: Any, place: str) -> spaces.Space:
 
 def _box(content: Mapping[str, Any], place: str) -> spaces.Space:
     shape, dtype = tuple(int(size) for size in content["shape"]), np.dtype(content.get("dtype", "float32"))
+    _check_array(shape, place)
     if dtype.kind not in "biuf":
         raise ValueError(f"dtype {dtype.name} is not one of numbers")
     bounds = [_bound(content.get(key), infinity, dtype, shape) for key, infinity in (("low", -1), ("high", 1))]
     make: Callable[..., spaces.Space] = spaces.Box
     return make(*bounds, shape=shape, dtype=dtype.type)
+
+
+def _check_array(shape: Sequence[int], place: str) -> None:
+    role, *path = place.split("/")
+    check_array(shape, role, path)
 
 
 def _bound(value: Any, sign: int, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
@@ -119,6 +128,7 @@ def _multi_discrete(content: Mapping[str, Any], place: str) -> spaces.Space:
 
 
 def _multi_binary(content: Mapping[str, Any], place: str) -> spaces.Space:
+    _check_array(content["n"] if isinstance(content["n"], list) else [content["n"]], place)
     return spaces.MultiBinary(content["n"])
 
 

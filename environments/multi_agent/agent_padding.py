@@ -9,6 +9,7 @@ from ...action_masks import MASK
 from ...data import Nest
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec, MultiDiscreteArray, describe, zeros
+from ..batches.space_sizes import check_array
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
 _REST = "observation"
@@ -97,6 +98,7 @@ def _common(name: str, found: Sequence[Nest]) -> Nest:
                 f"{describe(spec)}; {_FIX}"
             )
     shape = tuple(max(sizes) for sizes in zip(*(spec.shape for spec in found), strict=True))
+    check_array(shape, "observation", (name,))
     if not all(isinstance(spec, specs.BoundedArray) for spec in found):
         return specs.Array(shape, first.dtype)
     low = min(0, *(np.min(spec.minimum) for spec in found))

@@ -127,7 +127,7 @@ def make_multi_agent(
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     try:
         for agent, spec in environment.specs.items():
-            check_observation(f"{name}, agent {agent}", spec.observation)
+            check_observation(f"{name}, agent {agent}", spec)
             _check_mask(name, agent, spec)
         if state is not None and state != "environment":
             environment = ObservedState(environment, with_actions=state == "observations_and_actions")
@@ -139,6 +139,9 @@ def make_multi_agent(
             environment = AgentIndices(environment)
         if state is not None:
             environment = StateLeaves(environment)
+        # What was added, or padded, may be larger.
+        for agent, spec in environment.specs.items():
+            check_observation(f"{name}, agent {agent}", spec)
     except CallboardError:
         environment.close()
         raise

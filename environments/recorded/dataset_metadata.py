@@ -15,16 +15,13 @@ from gymnasium import spaces
 
 from ...errors import CallboardError, one_line
 from ...files.guarded_files import read_json
+from ..batches.space_sizes import DEEPEST, MOST_FEATURES, MOST_NUMBERS
 
 METADATA = "metadata.json"
 _SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _DTYPES = frozenset(
     ["bool", *(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
 )
-_MOST_ELEMENTS = 2**25
-"""Elements of an observation or action: eight times those of a picture of 1080 lines."""
-_MOST_CHOICES = 2**20
-_DEEPEST = 32
 
 
 class Metadata(NamedTuple):
@@ -93,8 +90,8 @@ def _space(found: Mapping[str, Any], name: str) -> spaces.Space[Any]:
         elements = list(_elements(described, ()))
         if not elements or not all(elements):
             raise CallboardError("it has a part with nothing in it" if elements else "it has no parts")
-        if sum(elements) > _MOST_ELEMENTS:
-            raise CallboardError(f"it has {sum(elements):,} elements, more than {_MOST_ELEMENTS:,}")
+        if sum(elements) > MOST_NUMBERS:
+            raise CallboardError(f"it has {sum(elements):,} elements, more than {MOST_NUMBERS:,}")
         return deserialize_space(described)
     except Exception as error:  # Minari and Gymnasium take what is in it as it is.
         raise CallboardError(f"the {name} in {METADATA} cannot be used: {one_line(error)}") from error
@@ -111,8 +108,8 @@ def _elements(space: Any, path: tuple[str, ...]) -> Iterator[int]:
     kind = space["type"]
     if kind not in _SPACES:
         raise CallboardError(f"the space {_shown(kind)}{place} is not supported: {', '.join(_SPACES)} are")
-    if len(path) > _DEEPEST:
-        raise CallboardError(f"it is nested deeper than {_DEEPEST} levels")
+    if len(path) > DEEPEST:
+        raise CallboardError(f"it is nested deeper than {DEEPEST} levels")
     if kind in ("Dict", "Tuple"):
         inner = space["subspaces"]
         parts = inner.items() if kind == "Dict" else enumerate(inner)
@@ -130,6 +127,6 @@ def _elements(space: Any, path: tuple[str, ...]) -> Iterator[int]:
     choices = {"Discrete": lambda: [space["n"]], "MultiDiscrete": lambda: space["nvec"]}.get(kind, lambda: ())()
     numbers = np.asarray(choices, object).ravel().tolist()
     for number in numbers:
-        if type(number) is not int or not 0 < number <= _MOST_CHOICES:
-            raise CallboardError(f"the {_shown(number)} choices{place} are not from 1 to {_MOST_CHOICES:,}")
+        if type(number) is not int or not 0 < number <= MOST_FEATURES:
+            raise CallboardError(f"the {_shown(number)} choices{place} are not from 1 to {MOST_FEATURES:,}")
     yield len(numbers) if kind == "MultiDiscrete" else math.prod(shape)

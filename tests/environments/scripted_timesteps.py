@@ -56,8 +56,33 @@ FINAL_LOST = (
         ([2, 2], 2, 1, False, False),
     ],
 )
-# Terminations lose the final observation, time limits do not; after those the environment is reset twice.
+# Terminations lose the final observation, time limits do not.
 TRUNCATED_SHOWN = (
+    [
+        ([0, 0], 0, 1, True, False),
+        ([0, 1], 1, 1, False, False),
+        ([1, 0], 3, 0, True, False),
+        ([1, 1], 2, 1, False, False),
+        ([1, 2], 1, 1, False, False),
+        ([1, 3], 2, 1, False, True),
+        ([2, 0], 0, 1, True, False),
+        ([2, 1], 1, 1, False, False),
+        ([3, 0], 3, 0, True, False),
+    ],
+    [
+        ([0, 0], 0, 1, True, False),
+        ([0, 1], 2, 1, False, False),
+        ([0, 2], 2, 1, False, False),
+        ([0, 3], 2, 1, False, True),
+        ([1, 0], 0, 1, True, False),
+        ([1, 1], 2, 1, False, False),
+        ([1, 2], 2, 1, False, False),
+        ([1, 3], 2, 1, False, True),
+        ([2, 0], 0, 1, True, False),
+    ],
+)
+# The same, where an episode that has begun is left out after each time limit.
+TRUNCATED_SKIPS = (
     [
         ([0, 0], 0, 1, True, False),
         ([0, 1], 1, 1, False, False),

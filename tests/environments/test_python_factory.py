@@ -221,8 +221,8 @@ def test_mistakes_that_a_check_finds_are_refused_in_one_line(name, options, mess
         ),
         (
             "scripted_environments:vector_disabled",
-            "SyncVectorEnv must declare how it resets by itself: "
-            "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP",
+            "SyncVectorEnv begins no episode by itself (AutoresetMode.DISABLED): make it with "
+            "autoreset_mode=AutoresetMode.NEXT_STEP",
         ),
     ],
 )
