@@ -72,9 +72,7 @@ def test_a_package_whose_library_cannot_be_loaded_is_wrong(tmp_path, monkeypatch
 
 
 def gpu_findings(folder, **others):
-    code = (
-        "from callboard.cli import doctor; import json; print(json.dumps([f._asdict() for f in doctor._gpus()]))"
-    )
+    code = "from callboard.cli import doctor; import json; print(json.dumps([f._asdict() for f in doctor._gpus()]))"
     (line,) = stub_cuda.run_with(code, folder, **others)
     return json.loads(line)
 
