@@ -3,8 +3,8 @@
 import types
 
 from callboard.launch.launchers import gpu_placement
+from callboard.launch.node_rules import RULES
 from callboard.launch.processes.gpu_driver import Driver, Gpu
-from callboard.launch.program import RULES
 
 
 def placed(monkeypatch, names, devices=1, gpus=2, visible=None):
