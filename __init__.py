@@ -4,6 +4,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from .launch.processes.cuda_libraries import load_runtime
 from .moved_modules import find_moved_modules
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ __all__ = [
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow itself uses oneDNN, whose convolutions are three times as fast, only on processors with AVX-512.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+# Where there is a GPU, TensorFlow registers its kernels with this library while it is imported.
+load_runtime()
 
 find_moved_modules()
 

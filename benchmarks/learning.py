@@ -29,7 +29,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..launch.experiments.experiment import Experiment
 from ..launch.node_rules import learner_rules
-from ..launch.processes.devices import device_names, make_strategy
+from ..launch.processes.devices import make_strategy, take_devices
 from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from ..settings.nested_settings import from_values
 from .harness import Case
@@ -185,7 +185,7 @@ class ConstantLearning(Learning):
     def __init__(self, work: Work):
         super().__init__(work)
         agent = self.experiment.agent
-        strategy = make_strategy(device_names(1), [], 0)
+        strategy = make_strategy(take_devices(1), [], 0)
         with strategy.scope():
             networks = agent.make_networks(self.nodes.layout)
             self._learner = agent.make_learner(networks, strategy, self.nodes.layout)

@@ -16,6 +16,8 @@ from ..environments.workers.interpreters import PYTHON, find_interpreter
 from ..errors import CallboardError
 from ..install_commands import install_command
 from ..interpreter import python_command
+from ..launch.processes.cuda_libraries import cache_bytes, find_libraries, has_driver, load_libraries
+from ..launch.processes.gpu_driver import Driver, Gpu, find_gpus
 from ..launch.processes.listen_filter import refusal
 from ..launch.processes.package_versions import PINS, version_of
 from ..launch.processes.ports import reserve_any
@@ -33,6 +35,22 @@ _OTHERS = {
 """Packages that may be missing, and what loads their libraries."""
 _ADVICE = {"procgen": "it needs libglib, on Debian and Ubuntu `apt-get install libglib2.0-0`"}
 _MIN_FREE_GB = 2.0
+_WITHOUT_MACHINE_CODE = (9, 0)
+"""The first compute capability that TensorFlow 2.12 was not compiled for."""
+
+
+_LOAD = f"""
+import ctypes, json
+from {find_libraries.__module__} import find_libraries
+errors = {{}}
+for library in find_libraries():
+    try:
+        ctypes.CDLL(library.path or library.name, mode=ctypes.RTLD_GLOBAL)
+        errors[library.name] = ""
+    except OSError as error:
+        errors[library.name] = str(error)
+print(json.dumps(errors))
+"""
 
 
 class Finding(NamedTuple):
@@ -139,13 +157,69 @@ def _ports() -> list[Finding]:
 
 
 def _gpus() -> list[Finding]:
-    if not shutil.which("nvidia-smi"):
+    if not has_driver():
         return [Finding("GPUs", True, "none (learners run on the CPU)")]
-    code = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+    driver = find_gpus()
+    findings = [_driver(driver), *map(_gpu, driver.gpus)]
+    if driver.gpus:
+        findings += [*_cuda_libraries(), _seen_by_tensorflow()]
+    return findings
+
+
+def _driver(driver: Driver) -> Finding:
+    name, version = "NVIDIA driver", ".".join(map(str, driver.cuda))
+    if driver.error:
+        return Finding(name, False, driver.error, "install the driver again; `nvidia-smi` must list the GPUs")
+    newest = max((gpu.capability for gpu in driver.gpus), default=(0, 0))
+    # Machine code of CUDA 11.8 runs with any driver for CUDA 11; only that of 11.8 compiles its PTX.
+    needed = (11, 8) if newest >= _WITHOUT_MACHINE_CODE else (11, 0)
+    if driver.cuda < needed:
+        release = "520.61.05" if needed == (11, 8) else "450.80.02"
+        return Finding(name, False, f"too old: for CUDA {version}", f"TensorFlow needs release {release} or later")
+    return Finding(name, True, f"for CUDA {version}, {len(driver.gpus)} GPU(s)")
+
+
+def _gpu(gpu: Gpu) -> Finding:
+    capability = ".".join(map(str, gpu.capability))
+    found = f"{gpu.name}, {gpu.bytes / 1e9:.0f} GB, compute capability {capability}"
+    if gpu.capability < _WITHOUT_MACHINE_CODE:
+        return Finding("GPU", True, found)
+    folder = os.environ.get("CUDA_CACHE_PATH", "~/.nv/ComputeCache")
+    advice = (
+        "TensorFlow has no machine code for it: the driver compiles each kernel at its first use, for minutes in all, "
+        f"and keeps up to {cache_bytes() / 1e9:g} GB in {folder} (CUDA_CACHE_MAXSIZE, CUDA_CACHE_PATH)"
+    )
+    return Finding("GPU", True, found, advice)
+
+
+def _cuda_libraries() -> list[Finding]:
+    """Loads every library, each after those that it needs, in another process."""
+    done = subprocess.run(python_command(_LOAD), capture_output=True, text=True, check=False)
+    errors = json.loads(done.stdout or "{}")
+    findings = []
+    for library in find_libraries():
+        error = errors.get(library.name, "the process that loads it has crashed")
+        found = f"{library.version}, {library.path}" if library.path else "found by the dynamic linker"
+        if not error:
+            findings.append(Finding(library.name, True, found))
+            continue
+        advice = f"`{install_command('callboard[cuda]')}` installs {library.package}"
+        if library.path:
+            advice = f"remove {library.package}, and install it again: {advice}"
+        findings.append(Finding(library.name, False, f"{found}: {error}" if library.path else "missing", advice))
+    return findings
+
+
+def _seen_by_tensorflow() -> Finding:
+    loading = load_libraries.__module__
+    code = (
+        f"from {loading} import load_libraries; load_libraries(); import tensorflow as tf; "
+        "print(len(tf.config.list_physical_devices('GPU')))"
+    )
     done = subprocess.run(python_command(code), capture_output=True, text=True, check=False)
     count = done.stdout.strip() or "0"
-    advice = "" if count != "0" else "install the extra `cuda` and put its libraries on LD_LIBRARY_PATH, see the README"
-    return [Finding("GPUs", count != "0", f"{count} seen by TensorFlow", advice)]
+    advice = "" if count != "0" else "repair what is WRONG above; the log with TF_CPP_MIN_LOG_LEVEL=0 says why"
+    return Finding("GPUs", count != "0", f"{count} seen by TensorFlow", advice)
 
 
 def _disk() -> list[Finding]:

@@ -1,6 +1,7 @@
 """Torsos that compute in bfloat16, with Keras's mixed precision."""
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import tensorflow as tf
@@ -9,6 +10,9 @@ from ..data import Nest
 from ..tracing_lock import TRACING
 
 _Layer = tf.keras.layers.Layer
+
+_ACTIVATIONS = ("activation", "_activation")
+"""Attributes of layers, those of Keras and of this library, that are activations."""
 
 Precision = Literal["float32", "bfloat16", "bfloat16_on_gpu"]
 """What torsos compute in; `bfloat16_on_gpu` is float32 in a process that has no GPU.
@@ -48,6 +52,32 @@ def _compiles_bfloat16() -> bool:
     return True
 
 
+def _on_gpu(activation: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns an activation all of whose operations have kernels for GPUs in bfloat16.
+
+    TensorFlow 2.12 has none for most activations and their gradients, and would compute those on the CPU.  ReLU is the
+    same to the last bit; others are computed in float32.
+    """
+    if activation is tf.keras.activations.linear:
+        return activation
+
+    @functools.wraps(activation)
+    def of_bfloat16(x: tf.Tensor) -> tf.Tensor:
+        if x.dtype != tf.bfloat16:
+            return activation(x)
+        if activation is tf.keras.activations.relu:
+            return _relu(x)
+        return tf.cast(activation(tf.cast(x, tf.float32)), tf.bfloat16)
+
+    return of_bfloat16
+
+
+@tf.custom_gradient
+def _relu(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    y = tf.maximum(x, tf.zeros((), x.dtype))
+    return y, lambda gradient: tf.raw_ops.ReluGrad(gradients=gradient, features=y)
+
+
 class MixedPrecisionTorso(tf.keras.layers.Layer):
     """A torso with weights and batch normalization in float32 and other computations in bfloat16.
 
@@ -68,6 +98,9 @@ class MixedPrecisionTorso(tf.keras.layers.Layer):
             if isinstance(part, _Layer) and not isinstance(part, tf.keras.layers.BatchNormalization):
                 # The public way is a policy for the whole process, but other networks may be made in its other threads.
                 part._set_dtype_policy(policy)
+                for name in _ACTIVATIONS:
+                    if callable(function := vars(part).get(name)):
+                        setattr(part, name, _on_gpu(function))
 
     def call(self, observation: Nest, training: bool | None = None) -> tf.Tensor:
         """Maps an observation nest `[N, ...]` to features `[N, F]`, float32."""

@@ -19,7 +19,8 @@ from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
 from ...settings.callback_settings import check_callbacks
-from ..processes.devices import device_count, device_names
+from ..processes.devices import device_count, gpu_indices
+from ..processes.gpu_driver import find_gpus
 from .curriculum import check_stages
 from .experiment import Experiment
 from .parts.episodes_part import EpisodesPart
@@ -91,10 +92,19 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
             f"each of {placement.learners} learners has one device of the processor, not {count}: "
             "set learner_devices to 1, or learners to 1"
         )
-    if learners_here and device_names(placement.learner_devices)[0].startswith("GPU") and learners_here > 1:
+    if not learners_here:
+        return
+    gpus = len(find_gpus().gpus)
+    needed = len(gpu_indices(placement.learner_devices, gpus))
+    if learners_here > 1 and needed and str(placement.learner_devices).upper().startswith("GPU"):
         raise CallboardError(
-            f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
-            "to a number of GPUs or all"
+            f"{learners_here} learners on one machine cannot all have {placement.learner_devices}: set "
+            "learner_devices to the number of GPUs of each"
+        )
+    if learners_here * needed > gpus:
+        raise CallboardError(
+            f"{learners_here} learners on this machine need {learners_here * needed} GPUs, and it has {gpus}: lower "
+            "learners or learner_devices"
         )
 
 

@@ -27,8 +27,9 @@ from ..experiments.run_files import begun
 from ..nodes.node import NodeContext, NodeRules, ProgramNode
 from ..nodes.progress import HEARTBEAT, HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
-from ..processes.devices import device_names, prepare_devices
+from ..processes.devices import take_devices
 from ..run_directory.run_lock import hold_as_remains
+from .gpu_placement import place_on_gpus
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
@@ -140,6 +141,8 @@ class SupervisingNode(GraphNode):
         """Called by Launchpad in the process that launches, before it starts any node."""
         for node in nodes:
             node._launching_process = os.getpid()
+            if context.launch_type not in _ONE_PROCESS:
+                place_on_gpus(node._graph, node._run.experiment.learner_devices)
             node._prepare_run(context.launch_type)
         return GraphNode.to_executables(nodes, label, context)
 
@@ -222,7 +225,7 @@ class SupervisingNode(GraphNode):
         launcher = LaunchpadLauncher("local_mt" if launch_type in _ONE_PROCESS else "local_mp")
         launcher.check(self._run.experiment)
         if launcher.in_this_process:
-            prepare_devices(device_names(self._run.experiment.learner_devices))
+            take_devices(self._run.experiment.learner_devices)
         files = contextlib.ExitStack()
         # Launchpad waits for the nodes in functions that are called earlier at the exit.
         atexit.register(files.close)

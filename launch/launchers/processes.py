@@ -20,6 +20,7 @@ from ..nodes.node import LaunchedNode
 from ..program_nodes import nodes_of
 from ..run_directory.layout import RunDirectory
 from .addresses import reserved_ports
+from .gpu_placement import place_on_gpus
 from .node_processes.forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
 from .node_processes.forkserver_watch import ForkserverWatch
 from .node_processes.node_process import ChildSettings, run_child
@@ -136,7 +137,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     The output of each node goes to its own file under `logs/`.
     """
     with reserved_ports(program) as ports, begun(run):
-        return run_nodes([node for _, node in nodes_of(program)], ports, run.directory, monitor, queue.SimpleQueue())
+        nodes = [node for _, node in nodes_of(program)]
+        place_on_gpus(nodes, run.experiment.learner_devices)
+        return run_nodes(nodes, ports, run.directory, monitor, queue.SimpleQueue())
 
 
 def run_nodes(

@@ -129,6 +129,7 @@ class NodeRules:
       restarts: number of times a node may die within `restart_window` seconds before the run fails.
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
+      gpus: those that it sees, as `CUDA_VISIBLE_DEVICES` names them; None for all that its launcher sees.
       tensorflow_threads: number of TensorFlow threads; 0 leaves the choice to TensorFlow.
       single_arena: whether all threads of the node's process allocate memory from one arena; see `malloc_arenas`.
       timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
@@ -143,6 +144,7 @@ class NodeRules:
     restarts: int = 3
     restart_window: float = 60.0
     uses_gpu: bool = False
+    gpus: str | None = None
     tensorflow_threads: int = 1
     single_arena: bool = False
     timeout: float = 300.0

@@ -6,49 +6,71 @@ loaded.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...caller_words import argument
 from ...errors import CallboardError
+from .cuda_libraries import gpus_are_hidden, load_libraries, why_unseen
+from .gpu_driver import find_gpus
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+_DIVIDED_GPU = re.compile(r"GPU:[0-9]+/([2-8])")
+_DIVIDED = 0.85
+"""The part of a GPU's memory that logical devices divide among them; the rest is for CUDA and its libraries."""
+_UNKNOWN_BYTES = 8 << 30
 
-def device_names(setting: int | str) -> list[str]:
-    """Returns the devices of one learner, for example `["GPU:0", "GPU:1"]`.
+
+def device_names(setting: int | str, gpus: int) -> list[str]:
+    """Returns the devices of one learner in its own process, for example `["GPU:0", "GPU:1"]`.
 
     Args:
       setting: a number of GPUs (1 means the CPU on a machine without a GPU), `all` GPUs, or comma-separated device
-        names.  Any number of CPU devices may be named.
+        names.  Any number of CPU devices may be named; `GPU:0/2` is two logical devices that share one GPU.
+      gpus: number of GPUs that there are.
 
     Raises:
       CallboardError: the machine has fewer devices.
     """
-    import tensorflow as tf
+    return _names(setting, len(gpu_indices(setting, gpus)))
 
-    gpus = len(tf.config.list_physical_devices("GPU"))
+
+def gpu_indices(setting: int | str, gpus: int) -> list[int]:
+    """Returns which of a machine's GPUs one learner uses; empty if it uses the CPU.
+
+    Args:
+      setting: as for `device_names`.
+      gpus: number of GPUs that there are.
+
+    Raises:
+      CallboardError: the machine has fewer devices.
+    """
     if setting == "all":
-        return _gpus(gpus) or ["CPU:0"]
+        return list(range(gpus))
     if re.fullmatch(r"[0-9]+", str(setting)):
         count = int(setting)
         if count == 1 and not gpus:
-            return ["CPU:0"]
+            return []
         if not 1 <= count <= gpus:
             raise CallboardError(
                 f"learner_devices is {count}, and this machine has {gpus} GPU(s): "
                 "set a number that there is, or name devices of the processor, such as CPU:0,CPU:1"
             )
-        return _gpus(count)
+        return list(range(count))
     names = _named(setting)
-    for name in names:
-        if name.startswith("GPU") and name not in _gpus(gpus):
-            raise CallboardError(f"learner_devices names {name}, and this machine has {gpus} GPU(s)")
-    return names
+    if names[0].startswith("CPU"):
+        return []
+    indices = [int(name[4:].partition("/")[0]) for name in names]
+    for index in indices:
+        if index >= gpus:
+            raise CallboardError(f"learner_devices names GPU:{index}, and this machine has {gpus} GPU(s)")
+    return indices
 
 
 def device_count(setting: int | str) -> int:
@@ -58,15 +80,62 @@ def device_count(setting: int | str) -> int:
       CallboardError: the setting is not one that `device_names` accepts.
     """
     if setting == "all":
-        return len(device_names(setting))
-    count = int(setting) if re.fullmatch(r"[0-9]+", str(setting)) else len(_named(setting))
+        return max(1, len(find_gpus().gpus))
+    count = int(setting) if re.fullmatch(r"[0-9]+", str(setting)) else len(_named(setting)) * _parts(setting)
     if count < 1:
         raise CallboardError(f"learner_devices must be at least 1, not {count}")
     return count
 
 
+def take_devices(setting: int | str) -> list[str]:
+    """Makes a learner's devices the ones that this process has, and returns their names in it.
+
+    Must come before any other TensorFlow operation in the process.  A process that sees only some GPUs of the machine,
+    because a launcher has chosen them, takes them for those that the setting names.
+
+    Raises:
+      CallboardError: the process has fewer devices, or TensorFlow is already initialized without them.
+    """
+    import tensorflow as tf
+
+    load_libraries()
+    seen = tf.config.list_physical_devices("GPU")
+    if str(setting).upper().startswith("GPU") and len(_named(setting)) == len(seen):
+        indices = list(range(len(seen)))
+    else:
+        indices = gpu_indices(setting, len(seen))
+    names = _names(setting, len(indices))
+    with contextlib.suppress(RuntimeError):  # TensorFlow was used already; what is missing then is found below.
+        tf.config.set_visible_devices([seen[index] for index in indices], "GPU")
+    prepare_devices(names)
+    return names
+
+
+def describe_devices(names: Sequence[str] = ()) -> str:
+    """Describes where a node in this process computes, for the user; empty on a machine without GPUs, with one device.
+
+    Args:
+      names: the node's devices; by default the one that TensorFlow takes by itself.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.get_visible_devices("GPU")
+    names = names or ["GPU:0" if gpus else "CPU:0"]
+    if gpus:
+        models = [tf.config.experimental.get_device_details(gpu).get("device_name", "?") for gpu in gpus]
+        which = os.environ.get("CUDA_VISIBLE_DEVICES")
+        numbers = f", CUDA_VISIBLE_DEVICES {which}" if which else ""
+        return f"computes on {', '.join(names)} ({', '.join(models)}{numbers})"
+    here = len(find_gpus().gpus)
+    if here and not gpus_are_hidden() and not tf.config.list_physical_devices("GPU"):
+        return f"computes on the CPU, because TensorFlow sees none of {here} GPU(s): {why_unseen()}"
+    return f"computes on {', '.join(names)}" if here or len(names) > 1 else ""
+
+
 def prepare_devices(names: Sequence[str]) -> None:
     """Initializes those devices in this process; must come before any other TensorFlow operation in it.
+
+    Memory of GPUs is allocated as it is needed; one GPU for several names is divided evenly.
 
     Raises:
       CallboardError: TensorFlow is already initialized, with fewer devices.
@@ -74,8 +143,15 @@ def prepare_devices(names: Sequence[str]) -> None:
     import tensorflow as tf
 
     try:
-        for gpu in tf.config.list_physical_devices("GPU"):
-            tf.config.experimental.set_memory_growth(gpu, True)
+        gpus = tf.config.get_visible_devices("GPU")
+        wanted = sum(name.startswith("GPU") for name in names)
+        if gpus and wanted > len(gpus):
+            for gpu in gpus:
+                _divide(gpu, wanted // len(gpus))
+        else:
+            for gpu in gpus:
+                if not tf.config.get_logical_device_configuration(gpu):
+                    tf.config.experimental.set_memory_growth(gpu, True)
         cpus = max(int(name[4:]) + 1 if name.startswith("CPU") else 1 for name in names)
         processor = tf.config.list_physical_devices("CPU")[0]
         if cpus > len(tf.config.get_logical_device_configuration(processor) or [None]):
@@ -94,7 +170,8 @@ def hide_gpus() -> None:
     """Keeps TensorFlow in this process from allocating GPU memory; must come before any TensorFlow operation."""
     import tensorflow as tf
 
-    tf.config.set_visible_devices([], "GPU")
+    with contextlib.suppress(RuntimeError):  # It was used already.
+        tf.config.set_visible_devices([], "GPU")
 
 
 def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int = 0) -> tf.distribute.Strategy:
@@ -122,7 +199,7 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     if len(names) > 1:
         return tf.distribute.MirroredStrategy(list(names))
     (name,) = names
-    first = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+    first = "GPU:0" if tf.config.get_visible_devices("GPU") else "CPU:0"
     return tf.distribute.get_strategy() if name == first else tf.distribute.OneDeviceStrategy(f"/{name.lower()}")
 
 
@@ -159,17 +236,38 @@ def share_first_learners_state(
         variable.assign(tf.cast(value, variable.dtype))
 
 
+def _divide(gpu: Any, parts: int) -> None:
+    """Makes logical devices of a GPU, each with the same part of most of its memory."""
+    import tensorflow as tf
+
+    if len(tf.config.get_logical_device_configuration(gpu) or [None]) != parts:
+        size = min((one.bytes for one in find_gpus().gpus), default=0) or _UNKNOWN_BYTES
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=int(size * _DIVIDED / parts) >> 20)
+        tf.config.set_logical_device_configuration(gpu, [part] * parts)
+
+
 def _named(setting: int | str) -> list[str]:
     """Parses devices given by name."""
     names = [name.strip().upper() for name in str(setting).split(",")]
-    if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names):
+    if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names) and not _DIVIDED_GPU.fullmatch(names[0]):
         raise CallboardError(
             f"learner_devices must be a number, all, or names such as CPU:0,CPU:1; {setting!r} is none of them"
         )
     if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
         raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
+    if len(names) > 1 and any("/" in name for name in names):
+        raise CallboardError(f"learner_devices must name one GPU that is divided, such as GPU:0/2, not {setting}")
     return names
 
 
-def _gpus(count: int) -> list[str]:
-    return [f"GPU:{number}" for number in range(count)]
+def _parts(setting: int | str) -> int:
+    """Returns the number of logical devices of each GPU."""
+    divided = _DIVIDED_GPU.fullmatch(str(setting).strip().upper())
+    return int(divided[1]) if divided else 1
+
+
+def _names(setting: int | str, gpus: int) -> list[str]:
+    """Returns the names of a learner's devices where it uses so many GPUs."""
+    if gpus:
+        return [f"GPU:{number}" for number in range(gpus * _parts(setting))]
+    return _named(setting) if str(setting).upper().startswith("CPU") else ["CPU:0"]

@@ -33,7 +33,7 @@ from ..node_names import metric_of
 from ..nodes.coordination.counters import CounterFile, Counters
 from ..nodes.proxy_bypass import bypass_proxies
 from ..pictures.live_view import check_display
-from ..processes.devices import device_names, hide_gpus, prepare_devices
+from ..processes.devices import hide_gpus, take_devices
 from ..program import make_program
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
@@ -106,6 +106,9 @@ def prepared_run(
     check_can_be_resumed(experiment)
     experiment = with_recorded_data(with_absolute_sources(launcher.fit(experiment)))
     launcher.check(experiment)
+    if not launcher.in_this_process:
+        # They belong to the nodes; one operation of TensorFlow would take all of their memory.
+        hide_gpus()
     check_address_is_free(experiment)
     here = launcher.local_nodes(experiment)
     check_environment(experiment)
@@ -123,20 +126,16 @@ def prepared_run(
     if here.coordinator:
         check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:
-        prepare_devices(device_names(experiment.learner_devices))
+        take_devices(experiment.learner_devices)
     if here.checkpoints and (experiment.init_from or experiment.freeze):
-        if not launcher.in_this_process:
-            hide_gpus()  # They belong to the learners.
         check_warm_start(experiment, layouts.whole, new=not resume)
     if here.checkpoints:
         check_trained_policies(experiment, layouts.agents)
         if not resume:
-            _check_own_networks(experiment, layouts, launcher)
+            _check_own_networks(experiment, layouts)
     with launcher.open_directory(experiment, resume, overwrite) as directory:
         run = Run.of(experiment, layouts, directory, controlled)
         if here.checkpoints and directory.experiment.exists() and not directory.replaces:
-            if not launcher.in_this_process:
-                hide_gpus()
             counters = CounterFile(run).load()
             for one in run.policy_runs:
                 warn_of_lost_checkpoints(one, counters)
@@ -144,14 +143,12 @@ def prepared_run(
         yield PreparedRun(run, launcher, add_nodes)
 
 
-def _check_own_networks(experiment: Experiment, layouts: Layouts, launcher: Launcher) -> None:
+def _check_own_networks(experiment: Experiment, layouts: Layouts) -> None:
     """Makes networks that contain parts of the user's own, which are refused only when they are made."""
     for name, layout in layouts.policies.items():
         agent = experiment.policies.get(name, experiment.agent)
         if not any(_names_object(value) for key, value in values_of(agent).items() if key.startswith("network.")):
             continue
-        if not launcher.in_this_process:
-            hide_gpus()  # They belong to the learners.
         experiment.for_policy(agent, layout).agent.make_networks(layout)
 
 

@@ -39,10 +39,12 @@ class Elements(Iterable[Nest]):
 
     Args:
       dataset: a dataset of nests of tensors.
+      device: name of a device that the tensors are copied to; None leaves them where the dataset makes them.
     """
 
-    def __init__(self, dataset: tf.data.Dataset):
+    def __init__(self, dataset: tf.data.Dataset, device: str | None = None):
         self._dataset = dataset
+        self._device = device
         self._structure = dataset.element_spec
         # Traced once, since the memory of a trace is never freed.
         self._next: Any = None
@@ -54,7 +56,7 @@ class Elements(Iterable[Nest]):
                 following = tf.function(lambda iterator: tree.flatten(next(iterator)), autograph=False)
                 self._next = following.get_concrete_function(tf.data.IteratorSpec(self._structure))
         # Without the lock: this waits for a replay server that is away.
-        return ElementIterator(iter(self._dataset), self._next, self._structure)
+        return ElementIterator(iter(self._dataset), self._next, self._structure, self._device)
 
 
 class ElementIterator(Iterator[Nest]):
@@ -67,9 +69,11 @@ class ElementIterator(Iterator[Nest]):
       iterator: the dataset's own iterator.
       following: the function that returns the leaves of its next element.
       structure: structure of an element.
+      device: as for `Elements`.
     """
 
-    def __init__(self, iterator: Any, following: Any, structure: Nest):
+    def __init__(self, iterator: Any, following: Any, structure: Nest, device: str | None = None):
+        self._device = device
         self._manager = cancellation.CancellationManager()
         self._iterator = iterator  # Keeps the dataset's resources alive.
         self._structure = structure
@@ -94,6 +98,9 @@ class ElementIterator(Iterator[Nest]):
             )
         except tf.errors.OutOfRangeError:
             raise StopIteration from None
+        if self._device is not None:
+            with tf.device(self._device):
+                outputs = [tf.identity(output) for output in outputs]
         return rebuilt(self._structure, iter(outputs))
 
     def cancel(self) -> None:

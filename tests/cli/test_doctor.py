@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import stub_cuda
 
 from callboard.cli import doctor
 from callboard.cli.command import main
@@ -68,3 +69,49 @@ def test_a_package_whose_library_cannot_be_loaded_is_wrong(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     broken = doctor._other("procgen", doctor._OTHERS["procgen"])
     assert not broken.ok and "libglib-2.0.so.0" in broken.found and "apt-get install libglib2.0-0" in broken.advice
+
+
+def gpu_findings(folder, **others):
+    code = "from callboard.cli import doctor; import json; print(json.dumps([f._asdict() for f in doctor._gpus()]))"
+    (line,) = stub_cuda.run_with(code, folder, **others)
+    return json.loads(line)
+
+
+@pytest.mark.slow
+def test_each_cuda_library_has_a_line_with_its_file_and_version(tmp_path):
+    stub_cuda.install_driver(tmp_path, gpus=2, major=8)
+    stub_cuda.install_wheels(tmp_path, left_out=["libcudnn.so.8"])
+    inside = tmp_path / "site" / "nvidia"
+    (inside / "cufft/lib/libcufft.so.10").write_bytes(b"no library")
+    found = gpu_findings(tmp_path)
+    by_name = {finding["name"]: finding for finding in found}
+    assert by_name["NVIDIA driver"]["found"] == "for CUDA 12.4, 2 GPU(s)"
+    assert [finding["advice"] for finding in found if finding["name"] == "GPU"] == ["", ""]
+    assert by_name["libcublas.so.11"]["found"] == f"11.8.1, {inside / 'cublas/lib/libcublas.so.11'}"
+    missing, damaged = by_name["libcudnn.so.8"], by_name["libcufft.so.10"]
+    assert not missing["ok"] and missing["found"] == "missing" and "installs nvidia-cudnn-cu11" in missing["advice"]
+    assert not damaged["ok"] and "too short" in damaged["found"] and "again" in damaged["advice"]
+    assert {finding["name"] for finding in found if not finding["ok"]} == {"libcudnn.so.8", "libcufft.so.10", "GPUs"}
+    assert by_name["GPUs"]["found"] == "0 seen by TensorFlow"
+
+
+@pytest.mark.parametrize(
+    "cuda, major, code, found, advice",
+    [
+        ((10, 2), 7, "", "too old: for CUDA 10.2", "TensorFlow needs release 450.80.02 or later"),
+        ((11, 4), 9, "", "too old: for CUDA 11.4", "TensorFlow needs release 520.61.05 or later"),
+        ((0, 0), 8, "refused", "refused", "install the driver again; `nvidia-smi` must list the GPUs"),
+    ],
+)
+def test_a_driver_that_does_not_fit_is_wrong(cuda, major, code, found, advice):
+    driver = doctor.Driver(cuda, [doctor.Gpu("Stub GPU", (major, 0), 80 * 10**9)], code)
+    assert doctor._driver(driver) == doctor.Finding("NVIDIA driver", False, found, advice)
+
+
+def test_a_gpu_without_machine_code_names_the_cache(monkeypatch):
+    monkeypatch.setenv("CUDA_CACHE_PATH", "/scratch/cache")
+    monkeypatch.delenv("CUDA_CACHE_MAXSIZE", raising=False)
+    new = doctor._gpu(doctor.Gpu("Stub GPU", (9, 0), 80 * 10**9))
+    assert new.ok and new.found == "Stub GPU, 80 GB, compute capability 9.0"
+    assert "compiles each kernel at its first use" in new.advice and "up to 4 GB in /scratch/cache" in new.advice
+    assert doctor._gpu(doctor.Gpu("Stub GPU", (8, 9), 24 * 10**9)).advice == ""

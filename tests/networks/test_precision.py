@@ -5,16 +5,18 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
+from tensorflow.python.framework import kernels
 
 from callboard.networks import precision
 from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.network import Inputs
-from callboard.networks.network_settings import PolicyValueNetworkSettings
+from callboard.networks.network_settings import Activation, PolicyValueNetworkSettings
 from callboard.networks.precision import MixedPrecisionTorso, with_precision
 from callboard.specs import EnvironmentSpec
 
@@ -97,3 +99,62 @@ def test_a_torso_of_the_users_own_has_its_own_precision():
     settings = PolicyValueNetworkSettings(hidden_sizes=(), activation="relu", lstm_size=8, head_sizes=())
     wrong = dataclasses.replace(settings, torso="my:torso", precision="bfloat16")
     assert wrong.problem.startswith("precision is for torsos by name")
+
+
+@pytest.mark.parametrize("activation", get_args(Activation))
+def test_activations_are_those_of_tensorflow(activation):
+    """In bfloat16, computed there for ReLU and in float32 for the others."""
+    x = tf.cast(tf.constant([-np.inf, -7.5, -1.0, -0.0, 0.0, 1e-3, 0.3, 2.0, np.inf]), tf.bfloat16)
+    original = tf.keras.activations.get(activation)
+    wide = x if activation == "relu" else tf.cast(x, tf.float32)
+
+    def of(function, argument):
+        with tf.GradientTape() as tape:
+            tape.watch(argument)
+            y = function(argument)
+        return [tf.cast(one, tf.bfloat16) for one in (y, tape.gradient(y, argument))]
+
+    for found, expected in zip(of(precision._on_gpu(original), x), of(original, wide), strict=True):
+        assert found.dtype == tf.bfloat16
+        np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
+
+
+TORSOS = [("nature", IMAGE), ("impala", IMAGE), ("resnet8", IMAGE), ("mlp", VECTOR)]
+FEW = [("nature", IMAGE, "relu")]
+
+
+@pytest.mark.parametrize(
+    "torso, spec, activation",
+    [*FEW, *(pytest.param(*torso, name, marks=pytest.mark.slow) for torso in TORSOS for name in get_args(Activation))],
+)
+def test_every_operation_in_bfloat16_has_a_kernel_for_gpus(torso, spec, activation):
+    """As TensorFlow lists its kernels, also where there is no GPU."""
+    made = make_torso(spec, torso, activation=activation, image_activation=activation, precision="bfloat16")
+    made(observations(spec))
+
+    @tf.function(autograph=False)
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(made(observations(spec), training=True) ** 2)
+        return tape.gradient(loss, made.trainable_variables)
+
+    graph = gradient.get_concrete_function().graph
+    used = {
+        operation.type
+        for operation in graph.get_operations()
+        if tf.bfloat16 in [value.dtype for value in (*operation.inputs, *operation.outputs)]
+    }
+    assert "Cast" in used and used & {"MatMul", "Conv2D"}
+    assert {name for name in used if not has_kernel(name)} == set()
+
+
+def has_kernel(operation):
+    """Whether TensorFlow has a kernel for GPUs that takes or gives bfloat16."""
+    found = [one for one in kernels.get_registered_kernels_for_op(operation).kernel if one.device_type in _DEVICES]
+    kinds = [set(limit.allowed_values.list.type) for one in found for limit in one.constraint if limit.name in _TYPES]
+    untyped = any(not [limit for limit in one.constraint if limit.name in _TYPES] for one in found)
+    return untyped or any(tf.bfloat16.as_datatype_enum in kind for kind in kinds)
+
+
+_DEVICES = ("GPU", "DEFAULT")
+_TYPES = ("T", "SrcT", "DstT", "dtype", "Tparams")

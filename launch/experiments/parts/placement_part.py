@@ -21,7 +21,8 @@ class PlacementPart:
       replay_shards: number of replay servers.
       learners: number of learner nodes, which share each batch and make every step together.
       learner_devices: devices of each learner, which divide its share of the batch: a number of GPUs (1 uses the CPU if
-        there is none), `all` GPUs, or names such as `CPU:0,CPU:1`.
+        there is none), `all` GPUs, or names such as `CPU:0,CPU:1` and `GPU:1`; `GPU:0/2` is one GPU
+        that is divided into two devices.
       learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
         TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
         docs/learners.md.

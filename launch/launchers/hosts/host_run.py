@@ -29,6 +29,7 @@ from ...processes.stop_signals import stop_signals
 from ...program_nodes import nodes_of
 from ...run_directory.layout import RunDirectory
 from ..addresses import bind_addresses, first_port, port_of
+from ..gpu_placement import place_on_gpus
 from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervision.supervisor import Event
@@ -74,6 +75,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     for node in nodes:
         if node.rules.hosts is not None:
             node.rules = dataclasses.replace(node.rules, hosts=tuple(cluster.hosts.values()))
+    place_on_gpus(nodes, run.experiment.learner_devices)
     settings = {**shared_settings(run.experiment), **outside.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.rules.restart_group for node in nodes} - {""}

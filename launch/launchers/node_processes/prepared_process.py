@@ -11,6 +11,7 @@ from ....callbacks import CallbackFailed
 from ....errors import CallboardError, one_line
 from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
+from ...processes.cuda_libraries import load_libraries
 from ..supervision.error_kinds import error_place, is_fault
 from ..supervision.supervisor import Exit
 from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
@@ -50,11 +51,11 @@ def prepare_libraries(rules: NodeRules) -> None:
 
 def prepare_tensorflow(rules: NodeRules) -> None:
     """Sets which resources TensorFlow may use in this process; must be called before it touches a device."""
+    gpus = rules.gpus if rules.uses_gpu else ""
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus or "-1"
     if rules.uses_gpu:
-        # Several nodes may share a GPU: each takes the memory that it needs, not all.
-        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    else:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        load_libraries()
     if rules.tensorflow_threads:
         import tensorflow as tf
 

@@ -23,7 +23,7 @@ from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
-from ...processes.devices import prepare_devices
+from ...processes.devices import describe_devices, prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec
@@ -128,6 +128,9 @@ class InferenceNode(ReportingNode):
         self._networks, self._policy, self._layout, self._weights = prepare_inference(
             self._experiment.agent, self._layout, self._learner
         )
+        where = "" if self.context.one_process else describe_devices()
+        if where:
+            self.context.notify(where)
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
             return

@@ -22,7 +22,7 @@ from ....settings.setting_types import texts_of
 from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
 from ...experiments.parts.placement_part import PlacementPart
-from ...processes.devices import device_names, make_strategy, share_first_learners_state
+from ...processes.devices import describe_devices, make_strategy, share_first_learners_state, take_devices
 from ...run_directory.checkpoints import Checkpoints
 from ...run_directory.layout import RunDirectory
 from ...saved.warm_start import initialize
@@ -125,12 +125,16 @@ def _make_strategy(
 ) -> tf.distribute.Strategy:
     if rank > 0:
         threading.Thread(target=_exit_when_stopped, args=(context.stop,), name="exit", daemon=True).start()
-    devices = device_names(placement.learner_devices)
+    devices = take_devices(placement.learner_devices)
     workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
     bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
     if workers:
         context.guard.close_when_open([int(workers[rank].rpartition(":")[2])], context.stop)
-    return make_strategy(devices, workers, rank)
+    strategy = make_strategy(devices, workers, rank)
+    where = describe_devices(devices)
+    if where:
+        context.notify(where)
+    return strategy
 
 
 def _exit_when_stopped(stop: threading.Event) -> None:
@@ -168,11 +172,13 @@ def distributed_batches(
     made: Callable[[ReplayDataset], None],
 ) -> Iterable[Any]:
     """Returns an iterable of batches, each split over the replicas; `made` is called with the underlying dataset."""
-    if strategy is tf.distribute.get_strategy() and not tf.config.list_logical_devices("GPU"):
-        # CPU only: distributing batches and copying them to devices would take four times as long.
+    if strategy is tf.distribute.get_strategy():
+        # Distributing batches takes four times as long.  The thread that reads them copies the next one to the GPU,
+        # with its dtypes, while the learner computes.
+        device = "GPU:0" if tf.config.get_visible_devices("GPU") else None
         dataset = made_dataset(agent.make_replay(layout), replay, tf.distribute.InputContext())
         made(dataset)
-        return Elements(dataset.dataset)
+        return Elements(dataset.dataset, device)
 
     def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
         dataset = made_dataset(agent.make_replay(layout), replay, input_context)

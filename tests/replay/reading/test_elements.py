@@ -21,6 +21,21 @@ def test_the_elements_of_a_dataset_come_one_by_one_until_its_end_and_again():
     np.testing.assert_array_equal([element["a"][0] for element in found], rows + 10.0)
 
 
+def devices_of_elements():
+    """Where the tensors of the elements are, with their dtypes and values."""
+    dataset = tf.data.Dataset.from_tensor_slices({"image": tf.constant([[7], [255]], tf.uint8), "last": [True, False]})
+    elements = list(Elements(dataset, "CPU:1"))
+    leaves = [element[name] for element in elements for name in ("image", "last")]
+    return [[leaf.device[-5:], leaf.dtype.name, leaf.numpy().tolist()] for leaf in leaves]
+
+
+@pytest.mark.slow
+def test_elements_are_copied_to_a_device_as_they_are(on_two_devices):
+    first, second = ["CPU:1", "uint8", [7]], ["CPU:1", "uint8", [255]]
+    wanted = [first, ["CPU:1", "bool", True], second, ["CPU:1", "bool", False]]
+    assert on_two_devices(__file__, "devices_of_elements") == wanted
+
+
 def test_an_error_of_a_dataset_is_no_end():
     def refuse_one(number):
         with tf.control_dependencies([tf.debugging.assert_none_equal(number, tf.constant(1, tf.int64))]):

@@ -28,14 +28,18 @@ def test_output_temporary_files_and_threads_are_those_of_the_node(tmp_path):
     assert temporary.is_dir()
 
 
-@pytest.mark.parametrize("uses_gpu, visible", [(True, "0,1"), (False, "-1")])
-def test_only_nodes_that_use_gpus_see_them(monkeypatch, uses_gpu, visible):
+@pytest.mark.parametrize(
+    "uses_gpu, gpus, visible",
+    [(True, None, "0,1"), (True, "1", "1"), (True, "", "-1"), (False, None, "-1"), (False, "1", "-1")],
+)
+def test_only_nodes_that_use_gpus_see_them(monkeypatch, uses_gpu, gpus, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    prepare_tensorflow(NodeRules(stop_order=1, uses_gpu=uses_gpu, tensorflow_threads=0))
+    for name in ("TF_FORCE_GPU_ALLOW_GROWTH", "CUDA_MODULE_LOADING", "CUDA_CACHE_MAXSIZE"):
+        monkeypatch.setenv(name, "")  # So that it is unset again afterwards.
+        monkeypatch.delenv(name)
+    prepare_tensorflow(NodeRules(stop_order=1, uses_gpu=uses_gpu, gpus=gpus, tensorflow_threads=0))
     assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
     assert ("TF_FORCE_GPU_ALLOW_GROWTH" in os.environ) == uses_gpu
-    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
 
 
 def ended_by(error):
