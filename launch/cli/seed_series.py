@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ... import environments
 from ...caller_words import argument
-from ...errors import CallboardError
+from ...errors import CallboardError, printable_lines
 from ...setting_types import converted
 from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import ComparisonSettings
@@ -99,7 +99,7 @@ def train_seeds(
 
 def notify(text: str) -> None:
     """Prints a line at once, before the output of the next run."""
-    print(text, flush=True)
+    print(printable_lines(text), flush=True)
 
 
 def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ... import environments
-from ...errors import CallboardError
+from ...errors import CallboardError, printable_lines
 from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
 from ..experiments.environment_check import environment_check
@@ -134,7 +134,8 @@ def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
     from ..launchers.screen.run_summary import describe_end
 
     if outcome.failed_node is None:
-        print(describe_end(outcome, evaluation_episodes), flush=True)
+        print(printable_lines(describe_end(outcome, evaluation_episodes)), flush=True)
         return
     error = (outcome.error or "").rstrip()
-    print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
+    end = f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}"
+    print(printable_lines(end), file=sys.stderr)

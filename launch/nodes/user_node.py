@@ -83,10 +83,10 @@ class UserNode:
 
 
 class ClosingProgram(lp.Program):
-    """A program in which nodes of Launchpad's own kinds close their ports to other machines.
+    """A program whose nodes begin on the path of this process, and close their ports to other machines.
 
-    Launchpad starts processes of all its nodes on the path of this one.  Nodes close their ports where Launchpad itself runs them, also in a process of their own; `UserNode` does it under other
-    launchers.
+    Those of Launchpad's own kinds close them where Launchpad itself runs them, also in a process of their own;
+    `UserNode` does it under other launchers.
 
     Args:
       name: name of the program.
