@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import math
-import os
 import pathlib
-import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ from rich.table import Table
 
 from ...atomic_files import write_file
 from ...errors import CallboardError, printable
-from ...guarded_files import read_json
+from ...guarded_files import problem_of_others, read_json
 from ..experiments.yaml_files import format_yaml
 from ..run_directory.layout import RunDirectory
 from .search_space import Values
@@ -87,17 +85,12 @@ class TuneDirectory:
         Raises:
           CallboardError: names the first file or directory that others own or can write.
         """
-        for path in [self.path, self.settings, self.ray, *sorted(self.ray.rglob("*"))]:
-            if not os.path.lexists(path):
-                continue
-            status = path.lstat()
-            writable = not stat.S_ISLNK(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if status.st_uid != os.geteuid() or writable:
-                problem = "can be written by others" if writable else "belongs to another user"
-                raise CallboardError(
-                    f"{path} {problem}, and a search that is resumed runs code that is in its files; take it over "
-                    "with chown and chmod, or give --trust if you trust all who could write there"
-                )
+        problem = problem_of_others(self.path, [self.settings, self.ray, *sorted(self.ray.rglob("*"))])
+        if problem:
+            raise CallboardError(
+                f"{problem}, and a search that is resumed runs code that is in its files; take it over with chown and "
+                "chmod, or give --trust if you trust all who could write there"
+            )
 
     def run(self, number: int) -> RunDirectory:
         """Returns the run directory of a trial."""

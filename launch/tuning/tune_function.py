@@ -11,7 +11,7 @@ from ...install_commands import install_command
 from ...setting_arguments import check_argument_names
 from ...setting_types import given_fields
 from ..experiment import Experiment
-from ..run_directory.new_or_resumed import default_run_directory
+from ..run_directory.new_or_resumed import check_can_be_made, default_run_directory
 from ..settings import experiment_settings
 from .records import Trial, TuneDirectory, best_trial
 from .search_definition import Tuning, write_best
@@ -90,6 +90,7 @@ def with_absolute_weights(experiment: Experiment) -> Experiment:
 
 def new_search(tuning: Tuning, path: pathlib.Path) -> TuneDirectory:
     """Returns the directory of a search, unless it cannot work or the directory is in use; writes nothing."""
+    check_can_be_made(path)
     directory = TuneDirectory(path)
     if directory.settings.exists():
         raise CallboardError(
