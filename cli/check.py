@@ -11,9 +11,10 @@ import cloudpickle
 from ..environments import environment_text
 from ..environments.checks.examination import Examination
 from ..environments.checks.trial import Phase
-from ..errors import CallboardError
+from ..errors import CallboardError, printable
 from ..launch.experiments.environment_check import EnvironmentCheck
 from ..launch.experiments.settings import parse_settings
+from ..settings import parse_settings
 from .command_parser import CommandParser
 from .experiment_options import split_options
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def show(warning: str) -> None:
         # At once: what is said may be that a call does not return.
-        print(f"warning: {warning}", file=sys.stderr, flush=True)
+        print(printable(f"warning: {warning}"), file=sys.stderr, flush=True)
         warnings.append(warning)
 
     name, pickled = environment_text(experiment.env), cloudpickle.dumps(examination)
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps({"environments": found, "warnings": warnings}))
         return 0
-    print("\n\n".join("\n".join(_report(one)) for one in found))
+    print("\n\n".join("\n".join(map(printable, _report(one))) for one in found))
     if not warnings:
         print("nothing wrong was found")
     return 0

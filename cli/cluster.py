@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import CallboardError
+from ..errors import CallboardError, printable
 from ..launch.launchers.hosts.cluster_check import REACHED, UNKNOWN, check_reach, describe_problems
 from ..launch.launchers.hosts.cluster_file import Cluster, read_cluster
 from ..launch.launchers.hosts.ssh_tunnels import check_tunnels, ssh_problems
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         if known.json:
             print(json.dumps({"problems": problems}))
         else:
-            print("\n".join(problems) or f"{known.host} reaches all other hosts with ssh")
+            print("\n".join(map(printable, problems)) or f"{known.host} reaches all other hosts with ssh")
         return 1 if problems else 0
     views = check_reach(cluster, known.host, known.seconds)
     problems = describe_problems(cluster, known.host, views)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         console.print(_table(cluster, views))
         for problem in problems:
-            console.print(problem)
+            console.print(printable(problem))
     return 1 if problems else 0
 
 

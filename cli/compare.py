@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         if path is not None:
             plot(comparison, path)
             if not options.json:
-                print(f"plot: {path}")
+                print(printable(f"plot: {path}"))
     return 0
 
 

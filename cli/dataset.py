@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     from ..studies.datasets.dataset_video import write_video
 
     video = write_video(known.dataset, known.episode, known.output, known.env)
-    print(f"video: {video.path}")
+    print(printable(f"video: {video.path}"))
     if video.why_graph:
         print(f"It shows the recorded numbers, because {printable(video.why_graph)}.")
     return 0
@@ -69,7 +69,7 @@ def _show_info(dataset: str, plot: pathlib.Path | None, as_json: bool) -> None:
 
         plot_dataset(found, plot)
         if not as_json:
-            print(f"plot: {plot}")
+            print(printable(f"plot: {plot}"))
 
 
 def _rows(info: DatasetInfo) -> Iterator[tuple[str, str]]:

@@ -194,4 +194,4 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
         count = len(summary["video_returns"])
         what = "1 further episode with a return" if count == 1 else f"{count} further episodes with returns"
-        print(f"video: {summary['video']} ({what} of {shown}; --video-episodes sets how many)")
+        print(printable(f"video: {summary['video']} ({what} of {shown}; --video-episodes sets how many)"))

@@ -22,7 +22,8 @@ def main(arguments: Sequence[str]) -> int:
         from ..launch.trained.export import export_run
 
         exported = export_run(experiment, directory, known.directory, checkpoint)
-    print(f"{reference.run}/{exported.policy.relative_to(directory.path)} is now the SavedModel {known.directory}")
+    policy = exported.policy.relative_to(directory.path)
+    print(printable(f"{reference.run}/{policy} is now the SavedModel {known.directory}"))
     for name in ("inputs", "outputs"):
         tensors = getattr(exported.signatures, name).items()
         print(printable(f"{name}: " + ", ".join(f"{leaf} {spec.dtype.name}{spec.shape}" for leaf, spec in tensors)))

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps([dataclasses.asdict(one) for one in found]))
     elif not found:
-        print(f"no runs in {known.folder}")
+        print(printable(f"no runs in {known.folder}"))
     else:
         print("\n".join(_table([_COLUMNS, *([*map(printable, _row(one))] for one in found)])))
     return 0

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import CallboardError, printable
+from ..errors import CallboardError, printable, printable_lines
 from ..launch.launchers.screen.bottleneck import find_bottleneck
 from ..launch.launchers.screen.trend import rate
 from ..launch.runs.attached_run import AttachedRun, NotAnswering
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _print(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):
-        print(text, flush=True)
+        print(printable_lines(text), flush=True)
 
 
 def _follow(run: AttachedRun, overview: Mapping[str, Any], console: Console, seconds: float) -> None:
@@ -69,7 +69,7 @@ def _follow(run: AttachedRun, overview: Mapping[str, Any], console: Console, sec
                 live.update(overview_table(run.overview(), console.width))
             except NotAnswering:
                 break
-    console.print(f"the run in {run.run} has ended, or cannot be reached any more", soft_wrap=True)
+    console.print(printable(f"the run in {run.run} has ended, or cannot be reached any more"), soft_wrap=True)
 
 
 def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
@@ -88,7 +88,7 @@ def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
     bottleneck = find_bottleneck(overview.get("waiting", {}), overview)
     if "policy_server/open_episodes" in overview:
         parts.append(f"{overview['policy_server/open_episodes']:.0f} open episodes of simulators")
-    lines = [Text("  ".join(parts))] + ([Text(bottleneck.description)] if bottleneck is not None else [])
+    lines = [Text("  ".join(parts))] + ([Text(printable(bottleneck.description))] if bottleneck is not None else [])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("node", "host", "process", "CPU", "memory", "waiting", "lag", "restarts", "doing"):
         if width >= _LEAST_WIDTHS.get(column, 0):

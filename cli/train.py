@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import environments
-from ..errors import CallboardError
+from ..errors import CallboardError, printable_lines
 from ..launch.experiments.environment_check import environment_check
 from ..launch.experiments.option_parsing import option_texts
 from ..launch.experiments.policy_server_settings import check_address_is_free
@@ -15,6 +15,7 @@ from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import format_recipe
 from ..launch.launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launch.launchers.run_outcome import Outcome
+from ..settings import format_recipe
 from ..settings.named_objects import import_object
 from ..studies.comparison.run_series import OF_SERIES
 from .command_parser import CommandParser
@@ -134,7 +135,8 @@ def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
     from ..launch.launchers.screen.run_summary import describe_end
 
     if outcome.failed_node is None:
-        print(describe_end(outcome, evaluation_episodes), flush=True)
+        print(printable_lines(describe_end(outcome, evaluation_episodes)), flush=True)
         return
     error = (outcome.error or "").rstrip()
-    print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
+    end = f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}"
+    print(printable_lines(end), file=sys.stderr)

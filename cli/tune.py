@@ -66,7 +66,7 @@ def _plot_only(run_dir: pathlib.Path | None) -> int:
 def _plot(tuning: Tuning, directory: TuneDirectory) -> None:
     path = directory.path / "search.png"
     plot_search(tuning, list(directory.read_trials().values()), path)
-    print(f"plot: {os.path.relpath(path)}")
+    print(printable(f"plot: {os.path.relpath(path)}"))
 
 
 def _parser() -> CommandParser:
@@ -174,14 +174,13 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
     if best is not None:
         write_best(tuning, directory, best)
         shown = os.path.relpath(directory.best)
-        console.print(
-            f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {describe(best.best_values)}"
-        )
+        found = f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {describe(best.best_values)}"
+        console.print(printable(found))
         if tuning.trial is None:
-            console.print(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}")
+            console.print(printable(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}"))
     if signal_number is not None:
         again = f"; continue: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
         # A search that was stopped before it had its machines cannot be resumed.
-        console.print(f"stopped{again if directory.settings.exists() else ''}")
+        console.print(printable(f"stopped{again if directory.settings.exists() else ''}"))
         return 128 + signal_number
     return 0 if any(state != "failed" for state in states) else 1

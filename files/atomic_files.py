@@ -147,12 +147,19 @@ def _locked_draft(path: pathlib.Path, directory: bool) -> Iterator[pathlib.Path]
         os.close(descriptor)
 
 
+def make_as_open(directory: pathlib.Path) -> None:
+    """Makes a directory, and those above it, each at most as open to other users as the one that holds it."""
+    if not directory.parent.exists():
+        make_as_open(directory.parent)
+    directory.mkdir(mode=directory.parent.stat().st_mode & 0o777, exist_ok=True)
+
+
 def _make_draft(path: pathlib.Path, directory: bool) -> tuple[pathlib.Path, int]:
     """Creates a draft; returns it and a file descriptor that holds its lock."""
     while True:
         draft = _draft_name(path)
         if directory:
-            draft.mkdir()
+            make_as_open(draft)
         else:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:

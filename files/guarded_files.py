@@ -14,7 +14,7 @@ import os
 import pathlib
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -48,6 +48,28 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: i
         os.close(descriptor)
         raise _refused(path, "is no regular file")
     return descriptor
+
+
+def problem_of_others(directory: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
+    """Returns why others could have written some files; empty if they could not.
+
+    In a directory that only its owner enters, nobody else writes to a file, whatever the file's own mode.
+
+    Args:
+      directory: the directory that holds all of them.
+      paths: files and directories in it; those that do not exist are ignored.
+    """
+    closed = not os.stat(directory).st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    for path in (directory, *paths):
+        if not os.path.lexists(path):
+            continue
+        status = os.stat(path) if path == directory else os.lstat(path)
+        if status.st_uid != os.geteuid():
+            return f"{path} belongs to another user"
+        is_writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
+        if is_writable and not closed:
+            return f"{path} can be written by others"
+    return ""
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> bytes:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
-from ...files.atomic_files import remove_drafts, sync, write_file
+from ...files.atomic_files import make_as_open, remove_drafts, sync, write_file
 from ...files.guarded_files import open_regular, read_regular
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
@@ -75,7 +75,7 @@ class EpisodeFiles:
         for directory in (self.path, self._parts):
             if directory.is_symlink():
                 raise CallboardError(f"{directory} is a symbolic link, through which nothing is written: remove it")
-        self._parts.mkdir(parents=True, exist_ok=True)
+        make_as_open(self._parts)
         self._writer = _Writer(self.path)
         for directory in (self.path, self._parts):
             remove_drafts(directory)

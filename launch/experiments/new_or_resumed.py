@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import secrets
+import unicodedata
 
 from ...agents.agent_names import agent_name
 from ...caller_words import argument
@@ -20,6 +21,8 @@ _MOST_LETTERS = 80
 """Of the environments' names in the name of a directory."""
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _RANDOM_LETTERS = 6
+_NO_LETTERS = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of what is no letter of a path: control codes, parts of letters, separators of lines."""
 _LONGEST_BELOW = 512
 """Bytes of the longest path in a run directory."""
 
@@ -94,6 +97,10 @@ def check_can_be_made(path: pathlib.Path) -> None:
     """Rejects a directory that cannot be made or written to."""
     if "\0" in str(path):
         raise CallboardError(f"the run directory {str(path)!r} has a null character in its name")
+    if any(unicodedata.category(letter) in _NO_LETTERS for letter in str(path.absolute())):
+        raise CallboardError(
+            f"the run directory {str(path)!r} has control codes, or bytes that are no UTF-8, in its path; name another"
+        )
     try:
         existing = next(part for part in (path.absolute(), *path.absolute().parents) if os.path.lexists(part))
         if existing == path.absolute() and not existing.is_dir():

@@ -21,7 +21,7 @@ from typing import Any
 import launchpad as lp
 
 from ...caller_words import argument
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, one_line, printable_lines
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..node_names import policy_of
@@ -98,7 +98,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         stop.set()
         if in_main_thread and not signals.hurry(_UNWIND_SECONDS):
             # No Python code runs in that thread any more; only the end of the process ends it.
-            print(f"{overdue.node} failed: {error}", file=sys.stderr, flush=True)
+            print(printable_lines(f"{overdue.node} failed: {error}"), file=sys.stderr, flush=True)
             shutil.rmtree(run.directory.temporary, ignore_errors=True)
             for left in (run.directory.lock(), run.directory.socket, run.directory.coordinator):
                 left.unlink(missing_ok=True)

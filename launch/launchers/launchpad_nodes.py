@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import launchpad as lp
 import psutil
 
+from ...errors import printable_lines
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..nodes.node import NodeContext, NodeRules, ProgramNode
@@ -255,7 +256,7 @@ class _TerminalMonitor(SummaryMonitor):
 
 def _leave(error: str) -> NoReturn:
     if error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable_lines(error)}\n")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1 if error else 0)

@@ -16,6 +16,7 @@ from launchpad.launch import worker_manager
 from ...errors import CallboardError
 from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
+from .launchpad_process import begin_on_this_path
 from .node import NodeContext, NodeRules, ProgramNode
 
 USER_NODE_RULES = NodeRules(stop_order=1)
@@ -82,10 +83,10 @@ class UserNode:
 
 
 class ClosingProgram(lp.Program):
-    """A program in which nodes of Launchpad's own kinds close their ports to other machines.
+    """A program whose nodes begin on the path of this process, and close their ports to other machines.
 
-    They do so where Launchpad itself runs them, also in a process of their own; `UserNode` does it under other
-    launchers.
+    Those of Launchpad's own kinds close them where Launchpad itself runs them, also in a process of their own;
+    `UserNode` does it under other launchers.
 
     Args:
       name: name of the program.
@@ -99,6 +100,8 @@ class ClosingProgram(lp.Program):
     def add_node(self, node: Any, label: str | None = None) -> Any:
         if isinstance(node, lp.PyNode) and not isinstance(node, ProgramNode):
             node._partial_function = ClosedFunction(node._partial_function, node.addresses, self._hosts)
+        if isinstance(node, lp.PyNode):
+            begin_on_this_path(node)
         return super().add_node(node, label)
 
 

@@ -232,7 +232,9 @@ class TrainingVideos:
 
     def _write_gif(self, frames: list[np.ndarray], step: int) -> None:
         try:
-            write_gif(str(self._directory.tensorboard / "training_videos"), frames, step, _TAG)
+            videos = self._directory.tensorboard / "training_videos"
+            self._directory.make(videos)
+            write_gif(str(videos), frames, step, _TAG)
         except Exception as error:
             logging.warning("the video was not written for TensorBoard", exc_info=error)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ...data import RECORDED
 from ...errors import CallboardError
 from ...files.atomic_files import remove_drafts, write_file
-from ...files.guarded_files import read_regular
+from ...files.guarded_files import problem_of_others, read_regular
 from .directory_identity import DirectoryIdentity
 
 Entry = TypeVar("Entry")
@@ -74,20 +74,20 @@ class RunDirectory:
         return dataclasses.replace(self, identity=DirectoryIdentity.of(self.path))
 
     def check_owner(self, otherwise: str) -> None:
-        """Refuses a run of another user, whose settings name code that would run as this one.
+        """Refuses a run that others may have written, whose settings name code that would run as this user.
 
         Args:
           otherwise: what to do if the run is trusted, for the message.
 
         Raises:
-          CallboardError: its directory or its settings belong to another user.
+          CallboardError: its directory or its settings belong to another user, or can be written by others.
         """
-        for status in (os.stat(self.path), os.lstat(self.experiment)):
-            if status.st_uid != os.geteuid():
-                raise CallboardError(
-                    f"the run in {self.path} belongs to another user, and its settings name code that would run as "
-                    f"you; look at experiment.yaml first, and if you trust it, {otherwise}"
-                )
+        problem = problem_of_others(self.path, [self.experiment])
+        if problem:
+            raise CallboardError(
+                f"{problem}, and the settings of a run name code that would run as you; look at experiment.yaml first, "
+                f"and if you trust it, {otherwise}{', or chmod go-w' if 'written' in problem else ''}"
+            )
 
     @property
     def is_lost(self) -> bool:

@@ -6,6 +6,7 @@ file reaches about 40 MB after a day, 70 MB after a month and 100 MB after a yea
 than twice that.
 """
 
+import contextlib
 import functools
 import json
 import math
@@ -62,6 +63,8 @@ class MetricsWriter:
     ):
         self._also = also
         self._rows = RowFile(run_directory.metrics)
+        with contextlib.suppress(OSError):  # The first row reports it.
+            run_directory.make(run_directory.tensorboard)
         self._tensorboard = TensorBoardWriter(run_directory.tensorboard, settings)
         self._notify = notify
         self._clock = clock

@@ -33,7 +33,12 @@ def read_token(path: pathlib.Path) -> str:
 
 
 def make_token(path: pathlib.Path) -> str:
-    """Returns the token in a file, which is written with a new one if it does not exist."""
+    """Returns the token in a file of the run's own; a new one if there is none, or if others know that one.
+
+    They do if the run directory was shared, or made by another user.
+    """
+    if path.exists() and _is_known(path):
+        path.unlink()
     if not path.exists():
         descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
@@ -44,6 +49,12 @@ def make_token(path: pathlib.Path) -> str:
         finally:
             os.unlink(draft)
     return read_token(path)
+
+
+def _is_known(path: pathlib.Path) -> bool:
+    """Returns whether another user owns the file of a token, or can read it."""
+    status = os.lstat(path)
+    return status.st_uid != os.geteuid() or bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def is_token(given: str, token: str) -> bool:

@@ -27,6 +27,7 @@ from ...deadlines import Deadline
 from ...errors import CallboardError
 from ...files.atomic_files import (
     link_or_copy,
+    make_as_open,
     publish_directory,
     remove_directory,
     remove_drafts,
@@ -193,7 +194,7 @@ def prepare_directory(
     checkpoints, written = directory / _CHECKPOINTS, directory / _WRITTEN
     if not restore:
         shutil.rmtree(checkpoints, ignore_errors=True)
-    checkpoints.mkdir(parents=True, exist_ok=True)
+    make_as_open(checkpoints)
     for place in (directory, checkpoints):
         remove_drafts(place)
     remove_restored(directory)
@@ -201,7 +202,7 @@ def prepare_directory(
     if latest is not None:
         _check_settings(latest, tables)
     shutil.rmtree(written, ignore_errors=True)
-    written.mkdir()
+    make_as_open(written)
     write_file(directory / _SETTINGS, json.dumps({table.name: _describe(table) for table in tables}, indent=1))
     if latest is None:
         return written, None

@@ -1,6 +1,7 @@
 """The tables of a comparison, for the terminal, in Markdown and as plain values."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
@@ -36,7 +37,12 @@ class TextTable(NamedTuple):
     def markdown(self) -> str:
         alignments = ["--:" if _is_numeric(column) else "---" for column in self.columns]
         rows = [self.columns, alignments, *self.rows]
-        return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows)
+        return "\n".join(f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
+
+
+def in_markdown(text: str) -> str:
+    """Returns a text of a file for a line of Markdown, in which it makes no link, HTML, code or cell of its own."""
+    return re.sub(r"([`<|]|\](?=[(\[:]))", r"\\\1", printable(text))
 
 
 def tables(comparison: Comparison) -> list[TextTable]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ... import __version__
 from ...files.atomic_files import write_file
 from .comparison import Comparison, Group, compare
-from .comparison_tables import tables
+from .comparison_tables import in_markdown, tables
 from .curve_plots import plot_curves, plot_scores
 from .run_results import read_results
 from .run_series import SeriesDirectory
@@ -73,7 +73,7 @@ def write_report(
     if failed:
         parts += ["## Failed runs", "\n".join(failed)]
     if comparison.left_out:
-        parts += ["## Left out", "\n".join(f"- {line}" for line in comparison.left_out)]
+        parts += ["## Left out", "\n".join(f"- {in_markdown(line)}" for line in comparison.left_out)]
     links = [f"- {cell.variant} on {cell.env}: [settings]({cell.name}/settings.yaml)" for cell in cells]
     parts += ["## Settings", "\n".join(links)]
     path = directory.path / _PAGE

@@ -3,17 +3,16 @@
 import dataclasses
 import json
 import math
-import os
 import pathlib
-import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from rich.markup import escape
 from rich.table import Table
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ...files.atomic_files import write_file
-from ...files.guarded_files import read_json
+from ...files.guarded_files import problem_of_others, read_json
 from ...launch.experiments.yaml_files import format_yaml
 from ...launch.run_directory.layout import RunDirectory
 from .search_space import Values
@@ -86,17 +85,12 @@ class TuneDirectory:
         Raises:
           CallboardError: names the first file or directory that others own or can write.
         """
-        for path in [self.path, self.settings, self.ray, *sorted(self.ray.rglob("*"))]:
-            if not os.path.lexists(path):
-                continue
-            status = path.lstat()
-            writable = not stat.S_ISLNK(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if status.st_uid != os.geteuid() or writable:
-                problem = "can be written by others" if writable else "belongs to another user"
-                raise CallboardError(
-                    f"{path} {problem}, and a search that is resumed runs code that is in its files; take it over "
-                    "with chown and chmod, or give --trust if you trust all who could write there"
-                )
+        problem = problem_of_others(self.path, [self.settings, self.ray, *sorted(self.ray.rglob("*"))])
+        if problem:
+            raise CallboardError(
+                f"{problem}, and a search that is resumed runs code that is in its files; take it over with chown and "
+                "chmod, or give --trust if you trust all who could write there"
+            )
 
     def run(self, number: int) -> RunDirectory:
         """Returns the run directory of a trial."""
@@ -140,11 +134,11 @@ def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
 
 def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
     """Returns a table of the trials, best first."""
-    table = Table(box=None, pad_edge=False, title=f"{metric} ({mode})", title_justify="left")
+    table = Table(box=None, pad_edge=False, title=escape(printable(f"{metric} ({mode})")), title_justify="left")
     table.add_column("trial", no_wrap=True)
     keys = list(trials[0].values) if trials else []
     for key in keys:
-        table.add_column(key.removeprefix("agent."), justify="right")
+        table.add_column(escape(printable(key.removeprefix("agent."))), justify="right")
     table.add_column("best", justify="right")
     table.add_column("at step", justify="right")
     table.add_column("steps", justify="right")
@@ -155,7 +149,7 @@ def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
         took = f", weights of others {len(trial.takeovers)} x" if trial.takeovers else ""
         table.add_row(
             f"{trial.number:02d}",
-            *(_short(trial.values[key]) for key in keys),
+            *(escape(printable(_short(trial.values[key]))) for key in keys),
             "-" if trial.best is None else f"{trial.best:.1f}" if abs(trial.best) >= 10 else f"{trial.best:.4g}",
             "-" if trial.best is None else f"{trial.best_steps:,}",
             f"{trial.environment_steps:,}",

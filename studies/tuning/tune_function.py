@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import CallboardError
 from ...install_commands import install_command
 from ...launch.experiments.experiment import Experiment
-from ...launch.experiments.new_or_resumed import default_run_directory
+from ...launch.experiments.new_or_resumed import check_can_be_made, default_run_directory
 from ...launch.experiments.settings import experiment_settings
 from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import given_fields
@@ -90,6 +90,7 @@ def with_absolute_weights(experiment: Experiment) -> Experiment:
 
 def new_search(tuning: Tuning, path: pathlib.Path) -> TuneDirectory:
     """Returns the directory of a search, unless it cannot work or the directory is in use; writes nothing."""
+    check_can_be_made(path)
     directory = TuneDirectory(path)
     if directory.settings.exists():
         raise CallboardError(

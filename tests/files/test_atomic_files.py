@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from callboard.files import atomic_files
 from callboard.files.atomic_files import (
     directory_draft,
     file_draft,
+    make_as_open,
     remove_directory,
     remove_drafts,
     set_aside,
@@ -123,3 +125,17 @@ def test_what_is_set_aside_replaces_nothing(tmp_path):
         set_aside(tmp_path / "file")
     assert names(tmp_path) == ["damaged-file", "damaged-file.2"]
     assert set_aside(tmp_path / "file") is None
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])
+def test_a_directory_is_not_more_open_than_the_one_that_holds_it(tmp_path, mode):
+    before = os.umask(0)
+    try:
+        tmp_path.chmod(mode)
+        make_as_open(tmp_path / "a" / "b")
+        with directory_draft(tmp_path / "c") as draft:
+            (draft / "file").touch()
+    finally:
+        os.umask(before)
+    for path in ("a", "a/b", "c"):
+        assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode

@@ -200,7 +200,9 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     if not isinstance(hosts, dict) or not all(isinstance(address, str) for address in hosts.values()):
         raise CallboardError(f"{path}: hosts must be names with addresses, such as `gpu-0: 10.0.0.1`")
     for name, address in hosts.items():
-        if not name or not _is_address(address):
+        if not name.strip() or not name.isprintable():
+            raise CallboardError(f"{path}: {name!r} cannot be the name of a host: take letters, digits and signs")
+        if not _is_address(address):
             raise CallboardError(
                 f"{path}: the address of host {name!r} must be an IP address or the name of a machine, not {address!r}"
             )

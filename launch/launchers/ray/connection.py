@@ -22,6 +22,7 @@ from .cluster_address import check_address
 try:
     import ray
     from ray._private import services
+    from ray.job_config import JobConfig
 except ImportError as error:
     raise CallboardError(f"Ray is not installed: {install_command('callboard[ray]')}") from error
 
@@ -144,7 +145,7 @@ def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted
         leave_if_interrupted()
         try:
             with _own_signals():
-                ray.init(address or "local", **settings)
+                ray.init(address or "local", job_config=_closed_path(), **settings)
             return
         except Exception as error:  # Ray raises errors of many types here, including plain `Exception`.
             ray.shutdown()
@@ -156,6 +157,15 @@ def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted
         except BaseException:
             ray.shutdown()
             raise
+
+
+def _closed_path() -> JobConfig:
+    """Returns a configuration with which workers do not search the working directory of this process for libraries.
+
+    Ray puts it first on their path, but not for jobs of its client server, whose directory is of no use to them.
+    Modules of the user there are found by `search_working_directory`.
+    """
+    return JobConfig(_client_job=True)
 
 
 @contextlib.contextmanager

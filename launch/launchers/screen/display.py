@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ....deadlines import Deadline
-from ....errors import counted, printable_lines
+from ....errors import counted, printable, printable_lines
 from ...nodes.coordination.step_rates import RateWindow
 from ..run_outcome import OutputClosed
 from .bottleneck import find_bottleneck
@@ -192,8 +192,7 @@ class RunProgress:
         for name, value in status.items():
             if name.startswith("episode/") and f"{name}_min" in status:
                 low, high = status[f"{name}_min"], status[f"{name}_max"]
-                shown = "".join(one if one.isprintable() else "?" for one in name.removeprefix("episode/"))
-                fields.append((shown, f"{value:.3g} (from {low:.3g} to {high:.3g})"))
+                fields.append((name.removeprefix("episode/"), f"{value:.3g} (from {low:.3g} to {high:.3g})"))
         if "learner/policy_lag" in status:
             fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
         if "policy_server/open_episodes" in status:
@@ -216,7 +215,7 @@ class RunProgress:
             if more > 0:
                 names += f" and {more} more node{'s' if more > 1 else ''}"
             fields.append(("restarts", f"{sum(restarts.values())} ({names})"))
-        return fields
+        return [(printable(name), printable(text)) for name, text in fields]
 
     def _evaluation(self, status: dict[str, Any]) -> str:
         remarks = []

@@ -18,6 +18,10 @@ from callboard.launch.run_directory.layout import RunDirectory
         ("file/run", "is a file"),
         ("n" * 300, "a name of 300 bytes"),
         ("x/" * 3000, "a path of "),
+        ("a\x1b[2J", "has control codes, or bytes that are no UTF-8, in its path; name another"),
+        ("a\nb/run", "has control codes"),
+        ("a\x9b", "has control codes"),
+        ("a\udcff", "has control codes, or bytes"),
         ("a\0b", "run_dir must be text, a path or null"),
     ],
 )

@@ -39,7 +39,7 @@ def test_commands_refuse_it_in_one_line(of_another, tmp_path, capsys):
     ):
         assert main(arguments) == 2
         error = capsys.readouterr().err
-        assert re.fullmatch(r"callboard: the run in .* belongs to another user, .*, give --trust\n", error)
+        assert re.fullmatch(r"callboard: .* belongs to another user, .*, give --trust\n", error)
     assert not (tmp_path / "policy").exists()
 
 
@@ -78,3 +78,30 @@ def test_the_seeds_of_another_are_not_continued(tmp_path, capsys):
     finally:
         os.chown(tmp_path, 0, 0)
     assert re.fullmatch(r"callboard: the runs in .* belong to another user, .* --trust\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "directory_mode, settings_mode, refused",
+    [
+        (0o777, 0o600, True),
+        (0o770, 0o600, True),
+        (0o755, 0o666, True),
+        (0o755, 0o664, True),
+        (0o755, 0o644, False),
+        (0o700, 0o666, False),
+    ],
+)
+def test_a_run_that_others_can_write_is_refused(directory_mode, settings_mode, refused, run, tmp_path, capsys):
+    settings = run / "experiment.yaml"
+    before = run.stat().st_mode, settings.stat().st_mode
+    try:
+        run.chmod(directory_mode)
+        settings.chmod(settings_mode)
+        code = main(["export", str(run), str(tmp_path / "policy")])
+        error = capsys.readouterr().err
+        assert code == (2 if refused else 0)
+        message = r"callboard: .* can be written by others, .*, and if you trust it, give --trust, or chmod go-w\n"
+        assert not refused or re.fullmatch(message, error)
+    finally:
+        run.chmod(before[0])
+        settings.chmod(before[1])

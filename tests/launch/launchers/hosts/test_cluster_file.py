@@ -97,6 +97,10 @@ def test_too_few_ports(cluster):
         ({"hosts": {"gpu-0": "ff02::1"}}, "the address of host 'gpu-0' must be an IP address or the name of a machine"),
         ({"actor": None}, "actor is missing"),
         ({"hosts": ["gpu-0"]}, "hosts must be names with addresses, such as `gpu-0: 10.0.0.1`"),
+        (
+            {"hosts": {"a\x1b[2J": "10.9.0.1"}},
+            "cannot be the name of a host: take letters, digits and signs",
+        ),
         ({"tunnel": "tls"}, "tunnel must be ssh, or be left out, not 'tls'"),
         ({"ports": 20000}, "ports must be a range between 1024 and 65535, such as 20000-20099"),
         ({"ports": "20099-20000"}, "ports must be a range"),
