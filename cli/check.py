@@ -14,7 +14,6 @@ from ..environments.checks.trial import Phase
 from ..errors import CallboardError, printable
 from ..launch.experiments.environment_check import EnvironmentCheck
 from ..launch.experiments.settings import parse_settings
-from ..settings import parse_settings
 from .command_parser import CommandParser
 from .experiment_options import split_options
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from .. import environments
 from ..caller_words import argument
 from ..errors import CallboardError, printable_lines
-from ..launch.experiments.experiment import Seed
 from ..launch.experiments.new_or_resumed import default_run_directory
 from ..launch.experiments.option_parsing import option_name, option_texts
 from ..launch.experiments.parts.quantities import Seed
@@ -18,7 +17,6 @@ from ..launch.experiments.yaml_files import parse_yaml
 from ..launch.launchers.launcher import Launcher
 from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import is_url
-from ..settings import Settings, parse_settings, read_recipe
 from ..settings.setting_types import converted
 from ..studies.comparison.compared_runs import compare_runs
 from ..studies.comparison.comparison import ComparisonSettings

@@ -15,7 +15,6 @@ from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import format_recipe
 from ..launch.launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launch.launchers.run_outcome import Outcome
-from ..settings import format_recipe
 from ..settings.named_objects import import_object
 from ..studies.comparison.run_series import OF_SERIES
 from .command_parser import CommandParser
