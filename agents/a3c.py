@@ -25,6 +25,7 @@ from .learning.decaying_rate import continue_decay
 from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.gradient_writer import GradientWriter, with_gradient
 from .learning.live_settings import with_value
+from .learning.on_policy import mean_of_valid
 from .learning.optimizers import make_objective
 from .learning.reward_normalizer import returns_discount
 from .policies.action_checks import check_discrete_or_bounded
@@ -83,11 +84,14 @@ class A3CLearner(tf.Module):
         """Applies the next gradient of `iterator`."""
         item = next(iterator)
         metrics = self._apply(item)
-        (version,) = self._strategy.experimental_local_results(item.version)
+        version, valid = (
+            self._strategy.experimental_local_results(leaf)[0].numpy() for leaf in (item.version, item.valid)
+        )
         # The versions of weights from before the learner was restored from an older checkpoint are higher.
-        age = np.maximum(int(self.steps.numpy()) - version.numpy()[..., 1], 0)
+        age = np.maximum(int(self.steps.numpy()) - version[..., 1], 0)
         self.steps.assign_add(1)
-        lags = {"policy_lag": age.mean(), "gradient_staleness": age[-1].mean()}
+        # The gradient is that of the weights that acted last, whether or not an episode ended there.
+        lags = {"policy_lag": mean_of_valid(age, valid), "gradient_staleness": age[-1].mean()}
         return Update({**metrics, **lags}, finite=self._gradient_step.finite)
 
     def continue_decay(self) -> bool:
@@ -106,7 +110,7 @@ class A3CLearner(tf.Module):
         if network.normalizer is not None:
             network.normalizer.update(item.observation)
         if self._networks.returns is not None:
-            self._networks.returns.update(item.discounted_return, weight=~tf.math.is_nan(item.discounted_return))
+            self._networks.returns.update(item.discounted_return, weight=item.valid)
         return LossOutput(loss, dict(zip(_METRICS, values, strict=True)))
 
 

@@ -31,11 +31,12 @@ class GradientItem(NamedTuple):
     """`[M]` in the same dtype, the loss and other numbers of the block."""
     version: Any
     """int32 `[T, B, 2]`, versions of the weights that acted."""
+    valid: Any
+    """bool `[T, B]`, the valid transitions."""
     observation: Nest
     """`[T + 1, B, ...]`, the block's observations for running statistics; `()` where there are none."""
     discounted_return: Any = ()
-    """float32 `[T, B]`, see `Sample.discounted_return`, NaN for transitions that are not valid; `()` where there are no
-    such statistics."""
+    """float32 `[T, B]`, see `Sample.discounted_return`; `()` where there are no such statistics."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,7 @@ class GradientQueue(FifoQueue):
             gradient=numbers,
             metrics=numbers,
             version=tf.TensorSpec((self.length, batch, 2), tf.int32),
+            valid=tf.TensorSpec((self.length, batch), tf.bool),
             observation=observation if self.keeps_observations else (),
             discounted_return=() if self.returns_discount is None else tf.TensorSpec((self.length, batch), tf.float32),
         )

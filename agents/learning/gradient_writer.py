@@ -78,11 +78,9 @@ class GradientWriter:
         record = chosen._replace(observation=rows.observation, first=rows.first, last=rows.last)
         gradient, metrics = as_arrays(self._compute(Sample(record, self._state)))
         observation = record.observation if self._queue.keeps_observations else ()
-        returns: Any = ()
-        if self._returns is not None:
-            valid = valid_transitions(record.first, record.last, record.discount)
-            returns = np.where(valid, np.stack(self._returns_of_block[:-1]), np.float32(np.nan))
-        self._writer.append(GradientItem((), gradient, metrics, record.version, observation, returns))
+        valid = valid_transitions(record.first, record.last, record.discount)
+        returns = () if self._returns is None else np.stack(self._returns_of_block[:-1])
+        self._writer.append(GradientItem((), gradient, metrics, record.version, valid, observation, returns))
 
     def _gradient(self, sample: Sample) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the gradient, flat, and the loss with the other metrics in the order of their names."""

@@ -84,7 +84,7 @@ class FreshBatches:
     def take(self, iterator: Iterator[Any], step: int) -> FreshBatch:
         """Takes the batch of learner step `step`."""
         samples: list[Sample] = []
-        lags: list[np.ndarray] = []
+        ages: list[np.ndarray] = []
         stale = 0
         while len(samples) < self._elements:
             sample = next(iterator)
@@ -93,17 +93,25 @@ class FreshBatches:
             # A negative lag is that of data from before the learner was restored from an older checkpoint.
             if 0 <= lag.min() and lag.max() <= self._max_policy_lag:
                 samples.append(sample)
-                # Most lags are all the same.
-                lags.append(lag[self._valid(sample)] if lag.min() < lag.max() else lag.ravel())
+                ages.append(lag.ravel())
             else:
                 stale += 1
-        return FreshBatch(samples, float(np.concatenate(lags).mean()), stale)
+        age = np.concatenate(ages)
+        # Most are all the same.
+        different = age.min() < age.max()
+        valid = np.concatenate([*map(self._valid, samples)]) if different else np.ones_like(age, bool)
+        return FreshBatch(samples, mean_of_valid(age, valid), stale)
 
     def _valid(self, sample: Sample) -> np.ndarray:
-        """Returns which transitions of each replica's share are valid."""
+        """Returns which transitions of all replicas' shares are valid, flat."""
         of_episodes = (sample.record.first, sample.record.last, sample.record.discount)
         shares = zip(*map(self._strategy.experimental_local_results, of_episodes), strict=True)
-        return np.stack([valid_transitions(*(leaf.numpy() for leaf in share)) for share in shares])
+        return np.stack([valid_transitions(*map(np.asarray, share)) for share in shares]).ravel()
+
+
+def mean_of_valid(values: np.ndarray, valid: np.ndarray) -> float:
+    """Returns the mean of numbers `[...]` over the valid transitions `[...]`; 0 of none."""
+    return float(np.sum(values, where=valid) / max(1, np.sum(valid)))
 
 
 def joined(samples: Sequence[Sample]) -> Sample:

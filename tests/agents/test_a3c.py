@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
+from gymnasium import spaces
 from ppo_samples import CONTINUOUS, DISCRETE, layout_of
 from recording_actor import Actor
 from small_worlds import weights_of
@@ -120,6 +122,34 @@ def test_staleness_is_the_age_of_the_gradients_weights(start):
     assert (first["gradient_staleness"], first["policy_lag"]) == (17, 18.5)
     assert (second["gradient_staleness"], second["policy_lag"]) == (14, 15.5)
     assert int(worker.learner.steps.numpy()) == 22
+
+
+class TwoSteps(gym.Env):
+    """Episodes of two steps, cut off by a time limit."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,), np.float32), spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(1, np.float32), 1.0, False, self.time == 2, {}
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_lag_is_a_mean_over_valid_transitions(start):
+    worker = start(from_values(A3C, {**SETTINGS, "unroll_length": 3}), TwoSteps)
+    for step in (0, 1, 5, 2, 3, 4, 4):
+        worker.actor.version = Version(0, step)
+        worker.act(1)
+    worker.learner.steps.assign(10)
+    first, second = (worker.learner.step(worker.items).metrics for _ in range(2))
+    # The third timestep of each block is an episode's last one.
+    assert (first["gradient_staleness"], first["policy_lag"]) == (5, 9.5)
+    assert (second["gradient_staleness"], second["policy_lag"]) == (7, 8.5)
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -13,6 +13,7 @@ from callboard.agents.ppo import Ppo
 from callboard.data import Sample
 from callboard.networks.network import Inputs
 from callboard.settings.nested_settings import from_values
+from callboard.transitions import valid_transitions
 
 
 def iterate(agent: Ppo, samples: list[Sample], steps: int, max_steps: int = 1000) -> tuple[Any, list[dict[str, float]]]:
@@ -45,7 +46,10 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     steps = [0, 0, 1, 0, 0, 2, 7, 1]
     samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
     _, metrics = iterate(agent, samples, steps=3, max_steps=160)
-    assert [row["policy_lag"] for row in metrics] == [0.0, 0.5, 0.5]
+    # The parts of the second batch have ages of 1 and 0, those of the third of 0 and 1.
+    transitions = [np.sum(valid_transitions(*sample.record[1:3], sample.record.discount)) for sample in samples]
+    lags = [old / (old + new) for old, new in ((transitions[3], transitions[2]), (transitions[7], transitions[5]))]
+    assert [row["policy_lag"] for row in metrics] == pytest.approx([0.0, *lags])
     assert [row["dropped_rollouts"] for row in metrics] == [0, 0, 2]
     assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
     assert [row["clip_range"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])

@@ -25,6 +25,7 @@ def item_of(number: int, size: int = 5) -> GradientItem:
         gradient=np.arange(size, dtype=np.float32) + number,
         metrics=np.array([number, -1.0], np.float32),
         version=np.full((2, ENVS, 2), number, np.int32),
+        valid=np.arange(2 * ENVS).reshape(2, ENVS) % 3 == number % 3,
         observation=tree.map_structure(observation, LAYOUT.record.observation),
     )
 

@@ -30,6 +30,22 @@ def test_a_batch_is_made_of_parts_that_are_new_enough():
     assert (second.policy_lag, second.dropped) == (0.5, 4)
 
 
+def test_the_lag_is_a_mean_over_the_valid_transitions_of_all_parts():
+    def ended(step, batch, invalid):
+        sample = sample_of(step, batch)
+        last = sample.record.last.copy()
+        last[0, :invalid] = True
+        return sample._replace(record=sample.record._replace(last=last))
+
+    def lag_of(*parts):
+        batches = FreshBatches(tf.distribute.get_strategy(), elements=len(parts), max_policy_lag=4)
+        return batches.take(iter(parts), 4).policy_lag
+
+    # Ages of each part are the same; one of four transitions is valid in the first, and two of two in the second.
+    assert lag_of(ended(4, 4, 3), ended(1, 2, 0)) == pytest.approx(2.0)
+    assert lag_of(ended(4, 2, 2), ended(1, 2, 2)) == 0.0
+
+
 def test_parts_are_joined_along_the_batch():
     sample = joined([sample_of(0, batch=2, reward=1.0), sample_of(0, batch=1, reward=2.0)])
     np.testing.assert_array_equal(sample.record.reward, [[1.0, 1.0, 2.0]])
