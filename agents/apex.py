@@ -195,7 +195,7 @@ class Apex(ApexSettings, Agent):
         valid_t = valid_transitions(record.first, record.last, record.discount)
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         if networks.value_range is not None:
-            networks.value_range.update(sample, steps)
+            networks.value_range.update(sample)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         if networks.online.normalizer is not None:

@@ -84,7 +84,7 @@ class D4PG(D4PGSettings, TransitionAgent):
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
-        value_range.update(sample, steps)
+        value_range.update(sample)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         if learned.normalizer is not None:

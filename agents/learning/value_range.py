@@ -10,7 +10,7 @@ from ...errors import CallboardError
 from ...transitions import valid_transitions
 from ..agent import Watched
 from ..losses.categorical import support
-from ..losses.n_step import NStep
+from ..losses.n_step import n_step_window
 from ..losses.replicas import largest_over_replicas, sum_over_replicas
 from ..losses.rewards import learning_reward
 from .reward_normalizer import RewardNormalizer, follows_returns, normalization_discount
@@ -85,20 +85,19 @@ class ValueRange(tf.Module):
         )
         return support(tf.cast(low, dtype), tf.cast(high, dtype), atoms, dtype)
 
-    def update(self, sample: Sample, steps: NStep) -> None:
+    def update(self, sample: Sample) -> None:
         """Moves the ends by what a replica's share of a batch shows; does nothing if both ends are given.
 
         Args:
           sample: windows, whose rewards are normalized if the agent's are.
-          steps: the windows' returns, over `[B]`.
         """
         if None not in self._given or isinstance(sample.discounted_return, tuple):
             return
         record, agent, shown = sample.record, self._agent, self._shown
         valid = valid_transitions(record.first, record.last, record.discount)
-        reward = _only(
-            learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip), valid
-        )
+        learned = learning_reward(tf.convert_to_tensor(record.reward), agent.reward_scale, agent.reward_clip)
+        steps = n_step_window(learned, agent.discount * record.discount, valid)
+        reward = _only(learned, valid)
         returns = tf.convert_to_tensor(sample.discounted_return)
         if self._returns is not None:
             returns = self._returns.divide_by_deviation(returns)

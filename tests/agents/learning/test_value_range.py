@@ -12,12 +12,10 @@ from callboard.agents.d4pg import D4PG
 from callboard.agents.dmpo import DMPO
 from callboard.agents.learning.reward_normalizer import RewardNormalizer, returns_discount
 from callboard.agents.learning.value_range import ValueRange
-from callboard.agents.losses.n_step import n_step_window
 from callboard.data import Sample
 from callboard.errors import CallboardError
 from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
-from callboard.transitions import valid_transitions
 
 D4PG_SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((1,), np.float32, -1.0, 1.0))
 
@@ -33,12 +31,6 @@ def sample_with(returns: float, reward: float = 0.0) -> Sample:
     return sample._replace(record=record, discounted_return=found.astype(np.float32))
 
 
-def show(value_range: ValueRange, sample: Sample) -> None:
-    record = sample.record
-    valid_t = valid_transitions(record.first, record.last, record.discount)
-    value_range.update(sample, n_step_window(record.reward, 0.99 * record.discount, valid_t))
-
-
 def ends(value_range: ValueRange) -> np.ndarray:
     values = value_range.support(11).numpy()
     np.testing.assert_allclose(np.diff(values), values[1] - values[0], rtol=1e-4)
@@ -49,22 +41,22 @@ def test_an_end_moves_beyond_returns_that_it_did_not_reach():
     value_range = ValueRange(D4PG())
     np.testing.assert_allclose(ends(value_range), [-1, 1])
     for returns, low, high in ((-100, -150, 0), (-140, -150, 0), (20, -150, 30), (-200, -300, 30), (29, -300, 30)):
-        show(value_range, sample_with(returns))
+        value_range.update(sample_with(returns))
         margin = 0.05 * (high - low)
         np.testing.assert_allclose(ends(value_range), [low - margin, high + margin], rtol=1e-6)
 
 
 def test_a_reward_counts_as_a_return():
     value_range = ValueRange(D4PG())
-    show(value_range, sample_with(0.0, reward=40.0))
+    value_range.update(sample_with(0.0, reward=40.0))
     np.testing.assert_allclose(ends(value_range), [-3, 63])
 
 
 def test_ends_that_are_given_stay():
     one, both = ValueRange(D4PG(value_min=-5.0)), ValueRange(D4PG(value_min=-5.0, value_max=7.0))
     for value_range in (one, both):
-        show(value_range, sample_with(-100.0))
-        show(value_range, sample_with(100.0))
+        value_range.update(sample_with(-100.0))
+        value_range.update(sample_with(100.0))
     np.testing.assert_allclose(ends(one)[0], -5)
     assert ends(one)[1] > 150
     np.testing.assert_allclose(ends(both), [-5, 7])
@@ -73,10 +65,10 @@ def test_ends_that_are_given_stay():
 
 def test_returns_are_those_of_the_rewards_that_are_learned_from():
     scaled = ValueRange(D4PG(reward_scale=0.1))
-    show(scaled, sample_with(-100.0))
+    scaled.update(sample_with(-100.0))
     np.testing.assert_allclose(ends(scaled), [-15.75, 0.75])
     clipped = ValueRange(D4PG(reward_clip=1.0, discount=0.9))
-    show(clipped, sample_with(-100.0, reward=1.0))
+    clipped.update(sample_with(-100.0, reward=1.0))
     np.testing.assert_allclose(ends(clipped), [-0.075, 1.575], rtol=1e-6)
 
 
@@ -85,7 +77,7 @@ def test_the_first_sparse_reward_is_not_divided_by_a_deviation_of_zero():
     statistics.update(tf.zeros((10, 1000)))
     value_range = ValueRange(DMPO(), statistics)
     sample = sample_with(1.0, reward=1.0)
-    show(value_range, statistics.normalized(sample._replace(info=())))
+    value_range.update(statistics.normalized(sample._replace(info=())))
     assert 10.0 < ends(value_range)[1] <= 1.05 * 15.0
 
 
@@ -143,7 +135,7 @@ def test_the_range_is_that_of_an_independent_loop(seed):
     for number in range(40):
         sample = batch_of(rng, (100.0, 1.0)[number >= 10], 9_000)
         reward = sample.record.reward[0].astype(float)
-        show(value_range, sample)
+        value_range.update(sample)
         loop.update([*reward, *(2 * reward)], reward)
         shrunk += loop.ends[1] < before[1]
         values = value_range.support(11).numpy()
@@ -166,7 +158,7 @@ def test_the_range_is_that_of_an_independent_loop(seed):
 
 def test_targets_at_an_end_move_it_as_far_as_rewards_allow():
     value_range = ValueRange(D4PG(discount=0.99))
-    show(value_range, sample_with(20.0, reward=1.0))
+    value_range.update(sample_with(20.0, reward=1.0))
     target = tf.constant(np.eye(11, dtype=np.float32)[[10] * 8])
     for _ in range(20):
         value_range.follow(target, value_range.support(11), tf.fill((8,), True))
