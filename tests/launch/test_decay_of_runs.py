@@ -63,3 +63,21 @@ def test_the_part_that_is_done_is_that_of_the_nearest_limit(tmp_path):
     assert run.part_done(500, 30, 2.0) == 0.6
     assert run.part_done(500, 30, 9.0) == 0.9
     assert run.part_done(1100, 30, 9.0) == 1.0
+
+
+@pytest.mark.slow
+def test_several_learners_decay_by_environment_steps_at_the_same_rates(start, tmp_path):
+    """Each learner hears at other times how many steps the actors have made."""
+    settings = ["--agent.rate-logs", tmp_path, "--agent.batch-size", 8, "--agent.unroll-length", 8]
+    nodes = ["--learners", 2, "--actors", 2, "--envs-per-actor", 4, "--evaluator", "false", "--launcher", "processes"]
+    run_dir = ["--run-dir", tmp_path / "run"]
+    run = start(
+        "train", "logged_rates:LoggedRates", "--env", "CartPole-v1", "--max-steps", 6000, *settings, *nodes, *run_dir
+    )
+    assert run.wait(timeout=240) == 0, run.text()
+    logs = [(tmp_path / f"learner-{rank}.txt").read_text().splitlines() for rank in range(2)]
+    first, second = (dict(line.split() for line in log) for log in logs)
+    common = sorted(first.keys() & second.keys(), key=int)
+    assert len(common) > 50 and [first[step] for step in common] == [second[step] for step in common]
+    rates = [float(first[step]) for step in common]
+    assert rates == sorted(rates, reverse=True) and rates[-1] < 0.2 * rates[0] and len(set(rates)) > 5
