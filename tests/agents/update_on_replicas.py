@@ -288,6 +288,30 @@ def outcomes_on_devices(counts, updates_of, calls_of=()):
     return outcomes_of({count: make_strategy(devices[: int(count)]) for count in counts}, updates_of, calls_of)
 
 
+def ranges_on_devices(counts, agents):
+    """The lowest and highest value of each agent's range after each of its learner steps, by numbers of devices.
+
+    What moves an end is in one replica's share: rewards of one environment, which grow from step to step.
+    """
+    devices = [f"CPU:{index}" for index in range(max(map(int, counts)))]
+    prepare_devices(devices)
+
+    def ends(name, strategy):
+        agent, spec, length = made(name)
+        following = dataclasses.replace(agent, value_min=None, value_max=None)
+        networks, learner, layout = begin(following, spec, strategy, None)
+        samples = [random_sample(layout, length, seed) for seed in range(2 * UPDATES)]
+        for number, sample in enumerate(samples):
+            reward = np.where(np.arange(BATCH) == number % BATCH, 4.0**number, 1.0) * np.abs(sample.record.reward)
+            record = sample.record._replace(reward=reward.astype(np.float32))
+            found = (3 * record.reward).astype(np.float32)
+            learner.step(distribute(strategy, [[sample._replace(record=record, discounted_return=found)]]))
+            yield [float(own_copy(strategy, end)[0]) for end in networks.value_range.variables]
+
+    strategies = {count: make_strategy(devices[: int(count)]) for count in counts}
+    return {count: {name: list(ends(name, strategy)) for name in agents} for count, strategy in strategies.items()}
+
+
 def names(text):
     return text.split(",")
 

@@ -1,5 +1,7 @@
 """The range of distributions of values: it follows the returns seen, as they are learned from."""
 
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -173,6 +175,16 @@ def test_weights_and_checkpoints_hold_the_ends_alone():
     assert {variable.name for variable in value_range.variables} == names
     saved = tf.train.Checkpoint(range=value_range)
     assert {each.name for each in tf.train.TrackableView(saved).descendants() if isinstance(each, tf.Variable)} == names
+
+
+@pytest.mark.slow
+def test_the_range_does_not_depend_on_the_number_of_replicas(on_two_devices):
+    program = pathlib.Path(__file__).parents[1] / "update_on_replicas.py"
+    agents = ["d4pg", "dmpo", "apex-categorical"]
+    ranges = on_two_devices(program, "ranges_on_devices", ["1", "2"], agents)
+    for agent in agents:
+        assert len({tuple(ends) for ends in ranges["1"][agent]}) > 2
+        np.testing.assert_allclose(ranges["2"][agent], ranges["1"][agent], rtol=1e-5)
 
 
 @pytest.mark.parametrize("agent", [D4PG, DMPO, Apex])
