@@ -126,7 +126,10 @@ class MadeBatch(BatchedEnvironment):
     def reset(self):
         raise AssertionError
 
-    step = render = reset
+    def step(self, actions):
+        raise AssertionError
+
+    render = reset
 
     def close(self):
         pass
