@@ -53,7 +53,7 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: i
 def problem_of_others(directory: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
     """Returns why others could have written some files; empty if they could not.
 
-    In a directory that only its owner enters, nobody else writes to a file, whatever the file's own mode.
+    In a directory that only its owner enters, no other user writes to a file, whatever the file's own mode.
 
     Args:
       directory: the directory that holds all of them.

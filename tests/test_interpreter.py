@@ -13,11 +13,12 @@ import pytest
 from callboard.interpreter import callboard_command, python_command, spawning_on_this_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHOWN = {"interpreter.py", "install_commands.py"}
-"""Modules that may name `sys.executable`: the one that starts it, and one that only shows it."""
+SHOWN = {"interpreter.py", "install_commands.py", "environments/workers/interpreters.py"}
+"""Modules that may name `sys.executable`: the one that starts it, one that only shows it, and one for `python -I`."""
 STARTERS = {"system", "popen", "fork_exec", "spawnv_passfds", "create_subprocess_exec", "create_subprocess_shell"}
 PLAIN = {
     "launch/processes/temporary_files.py": "/bin/sh",
+    "environments/workers/worker_process.py": "python -I, which searches no working directory",
     "launch/launchers/hosts/ssh_tunnels.py": "ssh, and python_command",
     "benchmarks/results.py": "git",
     "benchmarks/peers/program.py": "interpreters of other libraries, in a directory of its own",

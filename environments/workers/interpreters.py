@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from ...errors import CallboardError
+from ...errors import CallboardError, printable
 from ...install_commands import install_command
 
 PYTHON = "env_python"
@@ -137,7 +137,7 @@ def _made_by_uv(setting: str) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.exists() and executable.exists():
             return str(executable)
-        print(f"callboard: {setting} is installed into {folder}", file=sys.stderr, flush=True)
+        print(printable(f"callboard: {setting} is installed into {folder}"), file=sys.stderr, flush=True)
         pythons = [one for one in requirements if one.startswith("python=")]
         versions = [part for one in pythons for part in ("--python", one.lstrip("python="))]
         packages = [one for one in requirements if one not in pythons]

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import importlib
 import inspect
+import json
 import os
 import re
 import signal
@@ -163,7 +164,8 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         with contextlib.suppress(ImportError, AttributeError):
             # MuJoCo otherwise writes its warnings to a file in the working directory.
-            importlib.import_module("mujoco").set_mju_user_warning(lambda text: sys.stderr.write(f"MuJoCo: {text}\n"))
+            set_warning = importlib.import_module("mujoco").set_mju_user_warning
+            set_warning(lambda text: sys.stderr.write(f"MuJoCo: {json.dumps(text)}\n"))
 
     def single(index: int) -> Any:
         return gymnasium.make(short, **{"disable_env_checker": True, **options})

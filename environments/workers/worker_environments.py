@@ -54,9 +54,7 @@ def make_in_worker(
     if request.is_atari:
         settings = read_options(request.name, request.options, AtariOptions)
         if settings.render_mode is not None:
-            raise CallboardError(
-                f"environment {name!r}: under env_python, games have no pictures; leave render_mode out"
-            )
+            raise CallboardError(f"environment {name!r}: under env_python, games have no pictures; remove its option")
 
         def of_game(game: str, count: int, **arguments: Any) -> WorkerVector:
             worker, about = request.start("make", list(seeds)[:count], options=arguments, env=f"ale:{game}")

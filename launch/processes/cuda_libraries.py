@@ -103,7 +103,7 @@ def cache_bytes() -> int:
 def why_unseen() -> str:
     """Returns a likely reason, with advice, for which TensorFlow in this process sees no GPU though there is one."""
     if _loaded_late:
-        return "TensorFlow was imported before callboard: import callboard first"
+        return "TensorFlow was imported before Callboard: import Callboard first"
     missing = sorted({library.package for library in find_libraries() if not library.path})
     return f"without {', '.join(missing)}: see `callboard doctor`" if missing else "see `callboard doctor`"
 

@@ -20,24 +20,24 @@ class EnvironmentPart:
         `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
         Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
         also for vector environments and those of PettingZoo.
-      env_python: the interpreter under which the environments are stepped, in a worker process of each actor and
-        evaluator: the path of a Python of version 3.9 or newer, or of a virtual environment, `uv:` and packages for one
-        that uv makes, or `same` for this interpreter; None for no worker.  See docs/guides/env_python.md.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
         `previous_action` and `previous_reward`; for agents without the setting `network.previous_inputs`.
       check_env: whether an environment of one's own is tried in a process of its own before the run: made, reset,
         stepped and closed.  Those of known libraries are not.
+      env_python: the interpreter under which the environments are stepped, in a worker process of each actor and
+        evaluator: the path of a Python of version 3.9 or newer, or of a virtual environment, `uv:` and packages for one
+        that uv makes, or `same` for this interpreter; None for no worker.  See docs/guides/env_python.md.
     """
 
     env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment] = ""
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
-    env_python: str | None = None
     env_processes: bool = False
     env_previous_inputs: bool = False
     check_env: bool = True
+    env_python: str | None = None
 
     @property
     def has_agents(self) -> bool:

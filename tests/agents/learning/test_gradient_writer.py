@@ -85,7 +85,7 @@ def test_each_block_has_its_rewards_its_first_state_and_its_last_observation(kee
         w.assign([2.0, 3.0])
 
 
-def test_a_block_has_the_returns_of_its_valid_transitions():
+def test_a_block_has_its_returns_and_which_transitions_are_valid():
     written = Written()
     queue = GradientQueue(layout(), LENGTH, waiting=3, keeps_observations=False, returns_discount=0.5)
     weight = tf.Variable(0.0)
@@ -94,7 +94,9 @@ def test_a_block_has_the_returns_of_its_valid_transitions():
         record = record_of(t)._replace(last=np.array([t == 2, False]), first=np.array([t == 3, False]))
         writer.append(record, np.zeros((ENVS, 1), np.float32))
     returns = np.concatenate([item.discounted_return for item in written.items])
-    np.testing.assert_allclose(returns[:, 0], [0, 1, np.nan, 3, 5.5, 7.75])
+    np.testing.assert_allclose(returns[:, 0], [0, 1, 2.5, 3, 5.5, 7.75])
+    valid = np.concatenate([item.valid for item in written.items])
+    assert valid[:, 0].tolist() == [True, True, False, True, True, True] and valid[:, 1].all()
     np.testing.assert_allclose(returns[:, 1], 10 * np.array([0, 1, 2.5, 4.25, 6.125, 8.0625]))
     assert queue.signature().discounted_return.shape == returns[:LENGTH].shape
 

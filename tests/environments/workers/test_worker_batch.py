@@ -25,7 +25,6 @@ def assert_equal(name, options, task=None):
     [
         ("CartPole-v1", {}, None),
         ("worker_cases:Walk", {"length": 4, "speed": 2}, 3),
-        ("worker_cases:same_step", {"env_wrappers": [MASK]}, None),
         ("worker_cases:dm_walk", {}, None),
     ],
 )

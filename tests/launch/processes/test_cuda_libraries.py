@@ -93,4 +93,4 @@ def test_tensorflow_registers_its_kernels_with_the_library_that_importing_callbo
     # The other way around it is too late.
     late = "import tensorflow, callboard; from callboard.launch.processes.cuda_libraries import why_unseen; "
     found = stub_cuda.run_with(f"{late} print(why_unseen())", tmp_path)
-    assert found == ["TensorFlow was imported before callboard: import callboard first"]
+    assert found == ["TensorFlow was imported before Callboard: import Callboard first"]

@@ -9,7 +9,7 @@ from callboard.errors import CallboardError
 from callboard.launch.serving.access_token import make_token, read_token
 
 
-def test_a_token_is_kept_as_long_as_nobody_else_knows_it(tmp_path):
+def test_a_token_is_kept_as_long_as_no_other_user_knows_it(tmp_path):
     path = tmp_path / "token"
     first = make_token(path)
     assert make_token(path) == first and stat.S_IMODE(path.stat().st_mode) == 0o600

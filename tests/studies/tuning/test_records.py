@@ -89,7 +89,7 @@ def test_a_search_of_ones_own_is_trusted(directory):
 def test_a_search_that_others_can_write_is_not_resumed(directory, name, capsys):
     (directory.path / name).chmod(0o777)
     if name != ".":
-        directory.check_owner()  # Nobody else enters its directory.
+        directory.check_owner()  # No other user enters its directory.
         directory.path.chmod(0o755)
     assert main(["tune", "--resume", "--run-dir", str(directory.path)]) == 2
     assert "can be written by others" in capsys.readouterr().err
