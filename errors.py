@@ -132,6 +132,10 @@ def unknown_setting(
       known: what the user could have written, by flat name.
       otherwise: hint if no setting is similar.
     """
+    if what == "key" and key in known and "." in key:
+        *groups, last = key.split(".")
+        nested = "".join(f"{group}: {{" for group in groups) + f"{last}: ..." + "}" * len(groups)
+        return CallboardError(f"the key {given!r} is no name with dots in a file: write {nested}")
     hint = similar_setting(key, known)
     return CallboardError(f"unknown {what} {given!r}; {hint or otherwise}")
 

@@ -9,6 +9,15 @@ from typing import Any, Protocol
 
 from ...errors import CallboardError
 
+_NO_ROOM = (
+    "Resource temporarily unavailable",
+    "can't start new thread",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "OOM when allocating",
+)
+"""Words of errors of libraries that were refused memory or threads."""
+
 
 class Monitor(Protocol):
     """Receives the status and messages of a run."""
@@ -123,4 +132,11 @@ def error_text(error: BaseException) -> str:
             f"{error.strerror}: there are not enough free ports for the nodes and their connections; end what holds "
             "them, or widen the range in `sysctl net.ipv4.ip_local_port_range`"
         )
-    return "".join(traceback.format_exception(error)).rstrip()
+    text = "".join(traceback.format_exception(error)).rstrip()
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_ROOM):
+        # Libraries say neither what was short nor which limit it was.
+        text += (
+            "\nThis process got no more memory or threads: look at `ulimit -v`, `ulimit -u` and the limits of the "
+            "container, or start fewer and smaller parts"
+        )
+    return text

@@ -319,3 +319,25 @@ def test_layers_that_load_a_graph_are_no_part_of_a_network(name):
     loading = type(name, (tf.keras.layers.Layer,), {"__module__": "keras.somewhere"})
     with pytest.raises(CallboardError, match="is refused: it belongs to the package keras"):
         check_usable("torso", f"keras.somewhere:{name}", loading)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [["--launcher", "launchpad", "--launch-type", "local_mp"], ["--launcher", "ray", "--ray-address", "local"]],
+    ids=["launchpad", "ray"],
+)
+def test_nodes_take_no_library_from_the_working_directory(options, tmp_path):
+    """Modules of all names of the standard library lie there, and an environment of the user's own, which is found."""
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in {*sys.stdlib_module_names, *OPTIONAL, "colorama", "zstandard"} - {"__main__", "__future__"}:
+        (here / f"{name}.py").write_text(f"open('executed', 'a').write('{name} ')\n")
+    (here / "own_environment.py").write_text(
+        "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    command = [os.path.join(os.path.dirname(sys.executable), "callboard"), "train", "impala", *options]
+    command += ["--env", "own_environment:make", "--max-steps", "500", "--evaluator", "false", "--actors", "1"]
+    done = subprocess.run([*command, "--run-dir", tmp_path / "run"], cwd=here, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (here / "executed").exists(), (here / "executed").read_text()

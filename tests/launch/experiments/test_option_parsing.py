@@ -121,6 +121,8 @@ def test_names_of_options_have_dashes_and_a_suggestion_needs_one_candidate():
     assert option_name("optimizer.learning_rate") == "--optimizer.learning-rate"
     known = {"a.rate": "--a.rate", "b.rate": "--b.rate"}
     assert "did you mean" not in str(unknown_setting("option", "--zzz", "zzz", known))
+    nested = str(unknown_setting("key", "a.b.rate", "a.b.rate", {"a.b.rate": "a.b.rate"}))
+    assert nested == "the key 'a.b.rate' is no name with dots in a file: write a: {b: {rate: ...}}"
     assert str(unknown_setting("option", "--x.rate", "x.rate", {"a.rate": "--a.rate"})).endswith("'--a.rate'?")
 
 

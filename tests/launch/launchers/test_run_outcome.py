@@ -92,6 +92,14 @@ def test_what_the_user_can_fix_is_one_line(error, text):
     assert error_text(error).startswith(text) and "\n" not in error_text(error)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("Resource temporarily unavailable"), RuntimeError("can't start new thread")],
+)
+def test_an_error_for_want_of_memory_or_threads_names_the_limits(error):
+    assert error_text(error).splitlines()[-1].startswith("This process got no more memory or threads: look at `ulimit")
+
+
 def test_other_errors_keep_their_traceback():
     try:
         raise ValueError("two\nlines")
