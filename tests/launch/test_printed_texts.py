@@ -12,7 +12,7 @@ from callboard.studies.comparison.comparison_tables import TextTable
 from callboard.studies.tuning.records import Trial, trials_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("launch", "environments", "agents", "replay", "networks")
+FOLDERS = ("cli", "studies", "launch", "environments", "agents", "replay", "networks")
 CLEAN = ("printable(", "printable_lines(", "json.dumps(", "map(printable, ")
 OWN = {
     "parser.format_help().rstrip()": "the command's own options",
@@ -24,8 +24,8 @@ OWN = {
     "_file(known.what, known.name).read_text()": "files of this package",
     "json.dumps(names) if known.json else '\\n'.join(names)": "names of this package and of registered environments",
     "trials_table(ordered, tuning.metric, tuning.mode)": "its cells are printable, see below",
-    "overview_table(overview, console.width)": "its cells are printable, see tests/launch/cli/test_top.py",
-    "table.rich()": "its cells are printable, see tests/launch/cli/test_damaged_files.py",
+    "overview_table(overview, console.width)": "its cells are printable, see tests/cli/test_top.py",
+    "table.rich()": "its cells are printable, see tests/cli/test_damaged_files.py",
     "_table(cluster, views)": "names of hosts are printable, see tests/launch/launchers/hosts/test_cluster_file.py",
     "table": "findings of doctor: versions of this machine's packages",
     "view": "fields of the display are printable, see below",
