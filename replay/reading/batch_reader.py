@@ -145,7 +145,8 @@ class _DatasetThread:
     """A dataset and the thread that reads it."""
 
     def __init__(self, make_dataset: Callable[[], Iterable[Any]], ahead: int, arrived: Callable[[], object]):
-        self.batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # Not a SimpleQueue: where its timeout has passed before it looks at the clock, Python 3.10 waits forever.
+        self.batches: queue.Queue[Any] = queue.Queue()
         self.room = threading.Semaphore(ahead)
         """Released for each batch that is taken."""
         self._arrived = arrived
