@@ -1,6 +1,7 @@
 """The supervisor: starts nodes, restarts those that die, and ends them in order."""
 
 import collections
+import contextlib
 import math
 import queue
 import time
@@ -179,18 +180,12 @@ class Supervisor:
             if node.rules.restart_group not in self._waiting_groups:
                 self._start(node)
         while not self._outcome.ended:
-            self._handle(self._next_event(0.5))
+            self._handle(next_event(self._events, 0.5))
             for group in groups:
                 if self._others.must_restart(group):
                     self._restart_group(group)
             self._start_waiting_groups()
             self._end_hanging()
-
-    def _next_event(self, timeout: float) -> Event | None:
-        try:
-            return self._events.get(timeout=timeout)
-        except queue.Empty:
-            return None
 
     def _handle(self, event: Event | None) -> None:
         if event is None:
@@ -334,7 +329,7 @@ class Supervisor:
             signals = self._signals_before_killing
             begun = notified = self._clock()
             while not self._others.may_stop(order) and self._signals <= signals and self._clock() < self._latest_end:
-                self._handle(self._next_event(0.1))
+                self._handle(next_event(self._events, 0.1))
                 if self._clock() - notified > _OTHERS_SECONDS:
                     notified = self._clock()
                     self._monitor.notify(f"waiting for other hosts to end their nodes ({notified - begun:.0f} s)")
@@ -360,7 +355,7 @@ class Supervisor:
         deadline = Deadline(grace, self._clock)
         given_up: set[str] = set()
         while any(node.worker is not None for node in nodes):
-            self._handle(self._next_event(0.1))
+            self._handle(next_event(self._events, 0.1))
             if self._events.empty():
                 alive = {node.name: node.rules.keeps for node in nodes if node.worker is not None}
                 for name, why in self._watchdog.look_at_stop(alive, self._clock() - begun, grace):
@@ -388,7 +383,7 @@ class Supervisor:
             node.worker.kill()
         deadline = Deadline(_KILL_SECONDS, self._clock)
         while any(node.worker is not None for node in alive) and not deadline.has_passed:
-            self._handle(self._next_event(0.1))
+            self._handle(next_event(self._events, 0.1))
 
 
 def _hang_text(why: str) -> str:
@@ -398,3 +393,13 @@ def _hang_text(why: str) -> str:
         call, _, seconds = doing.partition(" for ")
         why = f"environment {call} has not returned for {seconds}"
     return f"{why} (node_timeout)"
+
+
+def next_event(events: "queue.SimpleQueue[Event]", timeout: float) -> Event | None:
+    """Returns the next event, which may be put in a signal handler; None if none comes within `timeout` seconds."""
+    with contextlib.suppress(queue.Empty):
+        return events.get_nowait()
+    # Without that first look, Python 3.10 waits forever if the timeout has passed before it looks at the clock.
+    with contextlib.suppress(queue.Empty):
+        return events.get(timeout=timeout)
+    return None

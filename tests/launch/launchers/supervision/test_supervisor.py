@@ -4,11 +4,12 @@ import bisect
 import errno
 import queue
 import signal
+import threading
 
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.supervision.supervisor import Event, Exit, Supervised, Supervisor
+from callboard.launch.launchers.supervision.supervisor import Event, Exit, Supervised, Supervisor, next_event
 from callboard.launch.nodes.node import NodeRules
 from callboard.launch.nodes.progress import Heartbeat
 
@@ -41,6 +42,9 @@ class Script:
         self.now += timeout
         assert self.now < 10_000, "the supervisor waits for ever"
         raise queue.Empty
+
+    def get_nowait(self):
+        return self.get(0.0)
 
     def empty(self):
         return not self._events or self._events[0][0] > self.now
@@ -448,3 +452,19 @@ def test_an_error_before_anything_was_achieved_or_twice_after_as_much_is_one_of_
     assert deterministic(("a.py:1", 7), ("a.py:1", 9), ("b.py:1", 9), ("b.py:1", 9)) == [False, False, False, True]
     assert deterministic(("a.py:1", 7), ("b.py:1", 0), ("b.py:1", 0)) == [False, False, True]
     assert deterministic(("", 0), ("", 0), ("", 0)) == [False] * 3, "faults are survived"
+
+
+def test_no_event_is_awaited_for_longer_than_the_timeout():
+    """Even where the timeout has passed before anything is looked at."""
+    ended = threading.Event()
+
+    def look():
+        for _ in range(5_000):
+            assert next_event(queue.SimpleQueue(), 0.0) is None
+        ended.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    assert ended.wait(30.0)
+    events = queue.SimpleQueue()
+    events.put(Event("", "line", "text"))
+    assert next_event(events, 0.0).content == "text"
