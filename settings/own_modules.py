@@ -123,9 +123,8 @@ def is_own(module: str) -> bool:
 
     It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.
     Callboard's own files are not the user's in a clone either, under whatever name they are imported: its tests start
-    programs, and its functions remove directories.  What
-    lies beside the metadata of its distribution is installed, wherever that is: `pip install --target` and the modules
-    of clusters put libraries into directories of PYTHONPATH.
+    programs, and its functions remove directories.  What lies beside the metadata of its distribution is installed,
+    wherever that is: `pip install --target` and the modules of clusters put libraries into directories of PYTHONPATH.
     """
     top = module.partition(".")[0]
     if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
@@ -135,9 +134,9 @@ def is_own(module: str) -> bool:
     if file is None:
         # A notebook or an interactive session, whose main module has no file.
         return module == "__main__"
-    if _is_of_repository(file):
-        return False
-    return not (is_installed(file) or _lies_with_its_distribution(top)) or _depends_on_callboard(top)
+    if is_installed(file) or _lies_with_its_distribution(top):
+        return _depends_on_callboard(top)
+    return not _is_of_repository(file)
 
 
 def _is_of_repository(file: str) -> bool:
