@@ -31,8 +31,9 @@ class PettingZooEnvironment(MultiAgentEnvironment):
     `AgentRewards`.
 
     In turn-based environments all agents act in each step, and only the action of the agent whose turn it is has an
-    effect.  Where an agent's `action_mask` has no legal action, because it is not the agent's turn or the episode is
+    effect.  Where an agent's `action_mask` has no legal action, because it is not the agent's turn or its episode is
     over, the agent sees a mask in which action 0 is the only legal one, so that its policy is deterministic there.
+    Where agents act together, such a mask is shown as it is, and refused.
 
     A task is passed to the environment's method `set_task` before a reset, if it has one; otherwise every reset gets
     the task, a mapping, as its `options`.
@@ -196,7 +197,8 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         if agent in self._mask_sizes:
             observation = with_mask(observation, self._mask(agent, info or NO_INFO, ended))
         encoded = encoding.encode_one(self._encodings[agent].observation, observation)
-        if has_mask(encoded) and not any(part.any() for part in tree.flatten(encoded[MASK])):
+        may_wait = ended or self._by_turns or self._ids[agent] in getattr(self._environment, "waiting", ())
+        if may_wait and has_mask(encoded) and not any(part.any() for part in tree.flatten(encoded[MASK])):
             if agent not in self._waiting:
                 self._waiting[agent] = absent_observation(self.specs[agent], legal="first")[MASK]
             encoded[MASK] = self._waiting[agent]

@@ -49,6 +49,8 @@ class RllibEnvironment:
         self.agents: list[Any] = []
         self._last: dict[Any, Any] = {}
         self._acting: set[Any] = set()
+        self.waiting: set[Any] = set()
+        """Agents to which the last step showed their last observation again, since it is not their turn."""
         self.metadata = getattr(environment, "metadata", None) or {}
         self.render_mode = getattr(environment, "render_mode", None)
         self._takes_seed = _takes(environment.reset, "seed")
@@ -71,7 +73,7 @@ class RllibEnvironment:
         observations, infos = outcome if isinstance(outcome, tuple) and len(outcome) == 2 else (outcome, {})
         if not isinstance(observations, Mapping):
             raise CallboardError(f"'reset' of {self._name} must return observations, a dictionary by agent, and infos")
-        self._last, self._acting = dict(observations), set(observations)
+        self._last, self._acting, self.waiting = dict(observations), set(observations), set()
         return observations, infos
 
     def step(self, actions: Mapping[Any, Any]) -> Any:
@@ -89,9 +91,10 @@ class RllibEnvironment:
         infos = {agent: info for agent, info in infos.items() if agent in self._actions}
         self._acting = set(observations)
         self._last |= observations
-        for agent, last in self._last.items():
-            if agent not in observations and agent in actions and not ends[0].get(agent):
-                observations = {**observations, agent: _waiting(last)}
+        self.waiting = {
+            one for one in self._last if one not in observations and one in actions and not ends[0].get(one)
+        }
+        observations = {**observations, **{agent: _waiting(self._last[agent]) for agent in self.waiting}}
         return observations, rewards, *ends, infos
 
     def _by_agent(self, ends: Mapping[Any, Any]) -> dict[Any, Any]:

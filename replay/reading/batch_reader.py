@@ -93,10 +93,6 @@ class BatchReader(Iterator[Any]):
         if self._stopped():
             raise ReaderStopped
 
-    def has_next(self) -> bool:
-        """Returns whether a batch is available, so that `next` would not wait."""
-        return not self._thread.batches.empty()
-
     @property
     def seconds_waited(self) -> float:
         """Seconds for which the current call of `next` has been waiting for a batch; 0 outside of a call."""

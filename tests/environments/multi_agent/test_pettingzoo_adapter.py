@@ -4,6 +4,7 @@ import numpy as np
 import pettingzoo_games as games
 import pytest
 from dm_env import specs
+from gymnasium import spaces
 
 from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
@@ -157,3 +158,30 @@ def test_wrappers_that_only_check_calls_are_left_out():
         steps = environment.step(dict.fromkeys(agents, action))
         assert [steps[agent].reward for agent in agents] == [rewards[agent] for agent in agents]
     assert environment.is_over and not whole.agents
+
+
+def test_a_mask_that_allows_nothing_is_shown_where_agents_act_together():
+    """So that it is refused; only at the end of an agent there may be nothing left to do."""
+
+    class NothingAllowed(games.Race):
+        def observation_space(self, agent):
+            return spaces.Dict({"observation": super().observation_space(agent), "action_mask": spaces.MultiBinary(3)})
+
+        def masked(self, observations):
+            return {one: {"observation": at, "action_mask": np.zeros(3, np.int8)} for one, at in observations.items()}
+
+        def reset(self, seed=None, options=None):
+            observations, infos = super().reset(seed, options)
+            return self.masked(observations), infos
+
+        def step(self, actions):
+            observations, *rest = super().step(actions)
+            return self.masked(observations), *rest
+
+    environment = adapted(NothingAllowed)
+    steps = environment.reset()
+    assert steps["left"].observation["action_mask"].tolist() == [0, 0, 0]
+    environment.step({"left": 0, "2": 2})
+    steps = environment.step({"left": 0, "2": 0})
+    masks = {agent: (step.terminated, step.observation["action_mask"].tolist()) for agent, step in steps.items()}
+    assert masks == {"left": (False, [0, 0, 0]), "2": (True, [1, 0, 0])}
