@@ -43,6 +43,10 @@ _PATIENCE_SECONDS = 2 * _HOLD_SECONDS + 1.0
 _DIRECT_SECONDS = 10.0
 """Time for which a node then fetches from the learner."""
 _POLL_SECONDS = 0.2
+_CONNECT_ATTEMPTS = 10
+"""Attempts to reach or become the relay: the address of a relay that has ended is free a moment later."""
+_CONNECT_PAUSE = 0.01
+"""Seconds between the first attempts, and each time that many more."""
 
 
 class RelayedLearner:
@@ -110,7 +114,7 @@ class RelayedLearner:
         return (incarnation, step), _shared(descriptors[0], size)
 
     def _connect(self) -> socket.socket:
-        for attempt in (0, 1):
+        for attempt in range(_CONNECT_ATTEMPTS):
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 connection.settimeout(_PATIENCE_SECONDS)
@@ -119,7 +123,7 @@ class RelayedLearner:
                 return connection
             except ConnectionRefusedError:
                 connection.close()
-                if attempt or self._context.stop.is_set():
+                if self._context.stop.wait(_CONNECT_PAUSE * attempt) or attempt == _CONNECT_ATTEMPTS - 1:
                     raise
                 self._become_relay()
             except SocketError as error:
@@ -210,7 +214,7 @@ class WeightRelay(WeightFetcher):
             for each in (self._listener, *self._connections):
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
+                self._listener.close()
 
     def _accept(self) -> None:
         while True:

@@ -77,6 +77,12 @@ def learner():
     return Learner()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Nodes wait for the relay however busy the machine is."""
+    monkeypatch.setattr(weight_relay, "_PATIENCE_SECONDS", 60.0)
+
+
 @pytest.fixture
 def start():
     return uuid.uuid4().hex
