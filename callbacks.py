@@ -23,7 +23,7 @@ NAME = "name"
 
 
 class CallbackRun:
-    """What callbacks see of the run that calls them, and what they may request from it.
+    """The run that calls a callback: facts that it may read, and requests that it may make.
 
     Args:
       node: name of the node that makes the calls, such as `actor/0`.

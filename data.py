@@ -45,7 +45,7 @@ class Version(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What an actor writes for timestep t.  Leaves are arrays `[B, ...]`."""
+    """The record that an actor writes for timestep t.  Leaves are arrays `[B, ...]`."""
 
     observation: Nest
     first: Any

@@ -1,4 +1,4 @@
-"""What other libraries call what Callboard has: the source of hints for unknown names.
+"""Names that other libraries use for parts of Callboard: the source of hints for unknown names.
 
 The table is `foreign_names.yaml`; the page docs/coming_from.md shows it.  Libraries are Stable-Baselines3, RLlib,
 CleanRL and Acme; others share a column.
@@ -23,7 +23,7 @@ _TABLE = pathlib.Path(__file__).with_suffix(".yaml")
 
 @dataclasses.dataclass(frozen=True)
 class Meaning:
-    """What one or several names of other libraries mean.
+    """The meaning of one or several names of other libraries.
 
     Attributes:
       ours: what has that meaning here: flat names of settings, of which an agent has one or several, and options of

@@ -80,7 +80,7 @@ class Agent(abc.ABC):
     agent that makes the learner has a `tf.Variable` in their place, see `live_settings`."""
 
     watched: ClassVar[tuple[Watch, ...]] = ()
-    """What a run watches while the agent learns, to warn where a setting does not fit."""
+    """Rules by which a run warns, while the agent learns, that a setting does not fit."""
 
     if not TYPE_CHECKING:
 

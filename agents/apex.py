@@ -39,7 +39,7 @@ from .watched import Gradient, Quantity, Returns
 
 
 class ApexExtras(NamedTuple):
-    """What the behavior policy records for the initial priorities."""
+    """Values that the behavior policy records to compute initial priorities."""
 
     value: Any
     """`[B]`, Q(x, a) of the action taken; `[B, K]`, those of its choices, if it has several."""

@@ -34,7 +34,7 @@ from .watched import Gradient, Quantity, Returns, Watch
 
 
 class ImpalaExtras(NamedTuple):
-    """What the behavior policy adds to the record."""
+    """Values that the behavior policy adds to the record."""
 
     logits: Any
     """`[B, A]`, the lowest where actions are masked; `()` unless the action is one discrete choice."""

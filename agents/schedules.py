@@ -42,7 +42,7 @@ class Schedule:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.schedule == "piecewise":
             if self.start is not None or self.steps is not None:
                 return "a piecewise schedule has values and boundaries, not start and steps"

@@ -1,4 +1,4 @@
-"""What a run watches while an agent learns, to warn where a setting does not fit."""
+"""Rules by which a run warns, while an agent learns, that a setting does not fit."""
 
 import enum
 from typing import NamedTuple
@@ -11,7 +11,7 @@ class Watched(NamedTuple):
     largest: float
     """The run warns where the metric stays above it."""
     meaning: str
-    """What is wrong then, and what to try."""
+    """The warning: the fault, and a remedy to try."""
 
 
 class Gradient(NamedTuple):
@@ -29,7 +29,7 @@ class Returns(NamedTuple):
 
 
 class Quantity(enum.Enum):
-    """What depends on settings that agents share."""
+    """Rules that depend on settings that agents share."""
 
     ENTROPY = "the entropy of discrete actions, which `entropy_cost` keeps up"
     TEMPERATURE = "the temperature, at first `temperature`, which the agent adapts to a target of the entropy"

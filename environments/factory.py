@@ -67,7 +67,7 @@ _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 Environment = Factory | Sequence[Any]
-"""What an environment is made from: a name, a class or function, or a list for `mixtures.read_mixture`."""
+"""The source of an environment: a name, a class or function, or a list for `mixtures.read_mixture`."""
 
 
 def make(

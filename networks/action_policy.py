@@ -20,7 +20,7 @@ from .random_streams import Stream, stream_seed
 
 
 class Evaluation(NamedTuple):
-    """What a policy says of actions, with leading axes `[...]`."""
+    """Log-probabilities of actions under a policy, and its entropies, with leading axes `[...]`."""
 
     log_prob: Any
     """`[...]`, log-probability, or log-density before scaling and clipping to the environment's bounds."""
@@ -135,7 +135,7 @@ class GaussianPolicy(ActionPolicy):
 
 
 class _PartsPolicy(ActionPolicy):
-    """What policies over composed actions have in common."""
+    """Shared methods of policies over composed actions."""
 
     def __init__(self, spec: EnvironmentSpec):
         self._parts = ActionParts(spec.action)

@@ -65,7 +65,7 @@ class NetworkSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         names = (self.torso, *self.torsos.values())
         if "conv" in names and not self.filters:
             return "torso conv needs filters, such as [[32, 8, 4], [64, 4, 2], [64, 3, 1]]"
@@ -148,7 +148,7 @@ class CoreSettings:
 
     @property
     def core_problem(self) -> str:
-        """What is wrong with the core; empty if nothing is."""
+        """The fault in the core's settings; empty if there is none."""
         if ":" in self.core:
             return ""
         if self.core not in CORES:
@@ -198,7 +198,7 @@ class PopArtSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.task is not None and not self.enabled:
             return "popart.task is for PopArt: set popart.enabled to true, or leave it out"
         return "popart.rate must be above 0" if self.rate == 0 else ""
@@ -233,7 +233,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.shared and self.critic_state is not None:
             return f"the policy must not see critic_state {self.critic_state!r}, so it needs shared: false"
         if self.popart.enabled and self.head is not None:
@@ -299,7 +299,7 @@ class TeamNetworkSettings(CoreSettings, QNetworkSettings):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.heads_by is not None and not self.shared:
             return "with shared: false each member has a network and a head of its own: leave heads_by out"
         return super().problem

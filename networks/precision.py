@@ -15,7 +15,7 @@ _ACTIVATIONS = ("activation", "_activation")
 """Attributes of layers, those of Keras and of this library, that are activations."""
 
 Precision = Literal["float32", "bfloat16", "bfloat16_on_gpu"]
-"""What torsos compute in; `bfloat16_on_gpu` is float32 in a process that has no GPU.
+"""The precision in which torsos compute; `bfloat16_on_gpu` is float32 in a process that has no GPU.
 
 `bfloat16` is float32 where TensorFlow has oneDNN on and the processor does not compute in bfloat16: without AVX-512.
 """

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 @enum.unique
 class Stream(str, enum.Enum):
-    """What random numbers are for."""
+    """Uses of random numbers; each has a stream of its own."""
 
     ACTION = "sampled actions of a policy that acts"
     ACTION_CHOICE = "sampled choices among the parts of such an action"

@@ -16,7 +16,7 @@ from .random_streams import Stream, stream_seed
 
 
 class Randomness(NamedTuple):
-    """What the samples of layers depend on."""
+    """The source of the samples of layers."""
 
     seed: Any
     """int64 `[2]`, or `[K, 2]` for K equal parts of the batch; see `stateless_random.uniform`."""

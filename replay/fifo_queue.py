@@ -1,4 +1,4 @@
-"""What is the same for all first-in-first-out queues: their shards, no priorities, and no whole batch at the end."""
+"""Shared parts of first-in-first-out queues: their shards, no priorities, and no whole batch at the end."""
 
 import dataclasses
 

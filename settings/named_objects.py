@@ -23,7 +23,7 @@ _OF_PROGRAM = "__main__:"
 _PROGRAM = uuid.uuid4().hex
 """Id of the program; processes that are forked from it have the same, and the same objects."""
 _received: dict[str, Any] = {}
-"""What the program of the run has defined, by name, in another process."""
+"""Objects that the program of the run has defined, by name, in another process."""
 _NETWORKS = tuple((package, name) for package in ("keras", "tensorflow") for name in ("Layer", "Module"))
 _USABLE_BASES: dict[str, tuple[tuple[str, str], ...]] = {
     "environment": (

@@ -48,7 +48,7 @@ _MODULES = (
     "__init__ __main__ action_masks callbacks caller_words data deadlines errors foreign_names install_commands "
     "interpreter moved_modules policy_client setup specs tracing_lock transitions"
 ).split()
-"""What belongs to Callboard in its directory: in a clone, the user's modules may lie beside it."""
+"""Callboard's own entries in its directory: in a clone, the user's modules may lie beside it."""
 
 
 class WorkingDirectoryFinder:

@@ -1,4 +1,4 @@
-"""What a setting may be, and what it is, in the words of messages and of the help."""
+"""Descriptions of settings and of their types, in the words of messages and of the help."""
 
 import collections.abc
 import dataclasses

@@ -38,6 +38,7 @@ INSTEAD = {
     r"(behavi|col|fav|hon|neighb|flav|harb|vap)our\w*": "-or",
     r"analyse[sd]?|analysing|centred?|centres|metres?|grey\w*|travell\w*|labell\w*|modell\w*": "American spelling",
 }
+NOUN_CLAUSE = '"""What '
 BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b")
 
 
@@ -62,3 +63,14 @@ def test_words_inside_identifiers_are_found():
     assert BANNED.search(words_of("class FrozenPolicy")) and BANNED.search(words_of("for one in run.parts"))
     assert BANNED.search(words_of("import evaluation_setup")) and BANNED.search(words_of("NodePolicy(restarts=1)"))
     assert not BANNED.search(words_of("prioritized, learned and sampled: the message says what its task is"))
+
+
+def test_docstrings_name_their_subject():
+    """A noun clause, such as "What a node needs", has to be read twice; "Arguments of a node" has not."""
+    modules = [
+        path
+        for path in TEXTS
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] not in ("tests", "benchmarks")
+    ]
+    found = [str(path.relative_to(ROOT)) for path in modules if NOUN_CLAUSE in path.read_text()]
+    assert not found, "\n".join(found)

@@ -1,1 +1,1 @@
-"""What learns, shared by agents: gradients and their steps, rollouts, normalization, weights by name."""
+"""Shared parts of learners: gradients and their steps, rollouts, normalization, weights by name."""

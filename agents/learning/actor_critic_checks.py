@@ -1,4 +1,4 @@
-"""What agents with a policy and separate critics refuse (SAC, TD3, D4PG, DMPO)."""
+"""Checks of agents with a policy and separate critics (SAC, TD3, D4PG, DMPO)."""
 
 from ...errors import CallboardError
 from ...networks.factory import check_network

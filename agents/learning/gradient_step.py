@@ -14,7 +14,7 @@ from ..variables.frozen_weights import trained
 
 
 class LossOutput(NamedTuple):
-    """What a loss returns for one replica's share of a batch."""
+    """The result of a loss for one replica's share of a batch."""
 
     loss: Any
     """Scalar; with several objectives, a scalar for each by name.  It is a *sum* over the share, divided by the size of

@@ -1,4 +1,4 @@
-"""What a network takes beside the newest observation, in acting and in learning: earlier frames, and what was done.
+"""Inputs of a network beside the newest observation, in acting and in learning: earlier frames and actions.
 
 With `frame_stack` the network sees stacks of the newest frames.  With `previous_inputs` it also takes the previous
 action and its reward.  A policy carries both in its recurrent state.

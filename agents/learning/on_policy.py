@@ -1,4 +1,4 @@
-"""What agents that learn from the data of their newest weights share: checks, and batches with a limit on their age."""
+"""Shared parts of agents that learn from the data of their newest weights: checks, and batches of limited age."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

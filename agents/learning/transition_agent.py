@@ -1,4 +1,4 @@
-"""What agents share that learn from transitions of a uniform replay: SAC, TD3, D4PG, DMPO."""
+"""Shared parts of agents that learn from transitions of a uniform replay: SAC, TD3, D4PG, DMPO."""
 
 from typing import Any, ClassVar
 

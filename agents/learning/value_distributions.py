@@ -35,7 +35,7 @@ class ValueDistribution:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """What the network's outputs are for each action, as arguments of `networks.factory.q_network`."""
+        """Arguments of `networks.factory.q_network` that describe the network's outputs for each action."""
         return {"none": {}, "implicit": {"fractions": self.atoms}}.get(self.kind, {"atoms": self.atoms})
 
     def mean(self, outputs: Any) -> tf.Tensor:

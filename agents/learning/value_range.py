@@ -34,7 +34,7 @@ SUPPORT_ENDS = Watched(
 
 
 class _Shown:
-    """What batches have shown since the ends were last compared with it, which no checkpoint and no policy holds."""
+    """Returns of batches since the ends were last compared with them; no checkpoint and no policy holds them."""
 
     def __init__(self) -> None:
         self.values = _variable(np.zeros(2), "values_shown")

@@ -21,7 +21,7 @@ class AWRNetworkSettings(PolicyNetworkSettings):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if not self.shared and self.head is not None:
             return "a head of your own outputs policy and value together and needs shared: true"
         return super().problem

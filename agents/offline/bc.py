@@ -56,7 +56,7 @@ class BCNetworks(tf.Module):
 
 
 class Likelihood(NamedTuple):
-    """What a policy says of recorded actions."""
+    """Log-probabilities of recorded actions under a policy, and the policy's entropies."""
 
     log_prob_t: Any
     """`[T, B]`."""
@@ -69,7 +69,7 @@ class Likelihood(NamedTuple):
 
 
 class BCExtras(NamedTuple):
-    """What the policy adds to the record."""
+    """Values that the policy adds to the record."""
 
     previous_reward: Any
     """See `ActingNetwork.previous_reward`."""

@@ -1,1 +1,1 @@
-"""What acts: policies of the agents, compiled or computed with NumPy, over one batch or several, and their checks."""
+"""Policies of the agents: compiled or computed with NumPy, over one batch or several, and their checks."""

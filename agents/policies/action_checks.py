@@ -1,4 +1,4 @@
-"""What agents refuse of an environment's actions."""
+"""Checks of an environment's actions: those that an agent cannot choose are refused."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ class _Input(NamedTuple):
 
 
 _Step = tuple[Operation, tuple[int, ...], int]
-"""What computes a value, and the places of its inputs and of itself."""
+"""The function that computes a value, and the places of its inputs and of its result."""
 
 
 class UnknownOperation(Exception):

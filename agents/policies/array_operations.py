@@ -1,4 +1,4 @@
-"""What operations of TensorFlow graphs are in NumPy, for `array_function`.
+"""Operations of TensorFlow graphs, written in NumPy for `array_function`.
 
 Every operation is defined as in TensorFlow, with the same dtypes; results differ at most in their last bits.
 """

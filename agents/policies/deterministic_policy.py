@@ -1,4 +1,4 @@
-"""What agents with a deterministic policy share (TD3, D4PG): their networks, how they act, and what they refuse."""
+"""Shared parts of agents with a deterministic policy (TD3, D4PG): networks, acting, and checks."""
 
 from typing import Any
 

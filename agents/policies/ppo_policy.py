@@ -37,7 +37,7 @@ class PpoNetworks(tf.Module):
 
 
 class PpoExtras(NamedTuple):
-    """What the behavior policy adds to the record."""
+    """Values that the behavior policy adds to the record."""
 
     log_prob: Any
     """`[B]`, log-probability of the action; it reveals weights that are not finite."""

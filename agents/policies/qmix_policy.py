@@ -55,7 +55,7 @@ class QmixState(NamedTuple):
 
 
 class QmixExtras(NamedTuple):
-    """What the behavior policy adds to the record; replay does not store it."""
+    """Values that the behavior policy adds to the record; replay does not store them."""
 
     value: Any
     """`[B, M]`, Q(x, a) of the members' actions; it reveals weights that are not finite."""

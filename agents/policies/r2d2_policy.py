@@ -10,7 +10,7 @@ from ..learning.q_learning import QPolicy
 
 
 class R2D2Extras(NamedTuple):
-    """What the behavior policy adds to the record."""
+    """Values that the behavior policy adds to the record."""
 
     q: Any
     """`[B, A]`, or `[B, K, M]` for several choices: values for the initial priorities, the lowest where masked."""

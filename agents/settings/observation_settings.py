@@ -7,7 +7,7 @@ from ...settings.setting_types import PositiveInt
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObservationSettings:
-    """What is done to observations before the network, which agents' settings extend.
+    """Settings for the observations that the network receives; agents' settings extend them.
 
     Attributes:
       frame_stack: number of most recent images that the network sees; replay stores each image once.

@@ -40,7 +40,7 @@ class OptimizerSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the name or the options; empty if nothing is."""
+        """The fault in the name or the options; empty if there is none."""
         try:
             check_optimizer(self.name, self.options)
         except CallboardError as error:

@@ -76,7 +76,7 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.minibatches % self.accumulate:
             return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
         return super().problem

@@ -10,7 +10,7 @@ LARGEST_REWARD = 10.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardSettings:
-    """What is done to rewards before learning, which agents' settings extend.  Metrics show the environment's rewards.
+    """Settings of the rewards that an agent learns from; its settings extend them.  Metrics show unchanged rewards.
 
     Attributes:
       reward_scale: factor of rewards, before they are clipped.
@@ -31,7 +31,7 @@ class RewardSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if isinstance(self.reward_clip, tuple) and not self.reward_clip[0] < self.reward_clip[1]:
             return f"reward_clip must be an increasing range, such as [-1, 5], not {list(self.reward_clip)}"
         if self.normalize_rewards and self.reward_clip is not None:

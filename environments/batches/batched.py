@@ -25,7 +25,7 @@ class BatchedEnvironment(abc.ABC):
     """
 
     infos: Infos | None = None
-    """What the library returned beside the newest timestep; None unless `keep_infos` was called."""
+    """The infos beside the newest timestep; None unless `keep_infos` was called."""
 
     has_own_seeds: bool = False
     """Whether the first episode of each environment depends on its own seed alone, not on those of the others."""

@@ -1,4 +1,4 @@
-"""What an environment's library returns beside a timestep: `info` of Gymnasium, by environment of a batch."""
+"""The `info` that an environment's library returns beside a timestep, by environment of a batch."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

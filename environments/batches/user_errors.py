@@ -52,7 +52,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "clip_rewards clip_reward reward_clip reward_clipping": "reward_clip --agent.reward-clip",
     }
 )
-"""What other libraries call an option: ours, and settings of agents with dashes."""
+"""Names of options in other libraries, each with ours; settings of agents have dashes."""
 
 
 def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:

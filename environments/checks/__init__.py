@@ -1,1 +1,1 @@
-"""What is checked of an environment: values, bounds, masks, and a trial before a run starts."""
+"""Checks of an environment: values, bounds, masks, and a trial before a run starts."""

@@ -34,7 +34,7 @@ _PICTURE_STEP = 10
 
 @dataclasses.dataclass(frozen=True)
 class Examination(Trial):
-    """What is looked at, after a trial has found nothing wrong.
+    """Subjects of an examination, which follows a trial without faults.
 
     Attributes:
       play_seconds: seconds for which random actions are played.
@@ -46,7 +46,7 @@ class Examination(Trial):
 
 
 class Seen(NamedTuple):
-    """What a reset or a step gave."""
+    """The result of a reset or a step."""
 
     values: Mapping[str, np.ndarray]
     """Observations by their place."""

@@ -24,12 +24,12 @@ from ..python_factory import Factory, factory_name
 from .random_actions import random_actions
 
 Phase = Literal["import", "constructor", "reset", "step", "close"]
-"""What of the environment is being called."""
+"""The part of the environment's code that is being called."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What is tried of an environment.
+    """Settings of a trial of an environment.
 
     Attributes:
       env: the environment, or a list.

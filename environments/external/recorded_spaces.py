@@ -1,4 +1,4 @@
-"""What stands for the environment of recorded episodes (`recorded:data`); only its spaces are known."""
+"""The environment of recorded episodes (`recorded:data`), of which only the spaces are known."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

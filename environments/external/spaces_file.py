@@ -149,7 +149,7 @@ _READERS: dict[str, tuple[_Reader, tuple[str, ...], tuple[str, ...]]] = {
     "Dict": (_dict, ("spaces",), ()),
     "Tuple": (_tuple, ("spaces",), ()),
 }
-"""What reads each type of space, and the keys that it must and may have."""
+"""The reader of each type of space, and the keys that it must and may have."""
 
 
 def _described(space: spaces.Space) -> dict[str, Any]:

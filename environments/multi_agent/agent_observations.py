@@ -1,4 +1,4 @@
-"""What can be added to the observations of several agents: the agent's index, and the state of the environment."""
+"""Additions to the observations of several agents: the agent's index, and the state of the environment."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from ..batches.encoding import Leaf
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
 State = Literal["observations", "observations_and_actions", "environment"]
-"""What the leaf `state` of observations contains."""
+"""Contents of the leaf `state` of observations."""
 
 
 class AgentIndices(MultiAgentWrapper):

@@ -16,7 +16,7 @@ from ..batches.tasks import Task, no_task
 
 
 class AgentStep(NamedTuple):
-    """What one agent receives from a reset or a step."""
+    """The timestep that one agent receives from a reset or a step."""
 
     observation: Nest
     """Nest of arrays `[...]`, as in the agent's spec."""
@@ -27,7 +27,7 @@ class AgentStep(NamedTuple):
     truncated: bool = False
     """Whether the agent's part ends here for another reason, such as a time limit."""
     info: Info = NO_INFO
-    """What the library returned for the agent beside the observation."""
+    """The info that the library returned for the agent."""
 
 
 class MultiAgentEnvironment(abc.ABC):

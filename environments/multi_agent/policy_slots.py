@@ -53,7 +53,7 @@ class MultiAgentEpisode(NamedTuple):
 
 
 class PolicySlots(NamedTuple):
-    """What a policy may control in one environment."""
+    """The agents that a policy may control in one environment."""
 
     agents: tuple[str, ...]
     """The agents, in the environment's order."""

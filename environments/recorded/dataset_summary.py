@@ -33,7 +33,7 @@ class ActionSummary:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """What a data set holds.
+    """Contents of a data set.
 
     Attributes:
       name: the data set, as it was named.

@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What the batch did in some consecutive rows; a row is an action, and the observations before and after it."""
+    """Some consecutive rows of a batch; a row is an action, and the observations before and after it."""
 
     first: int
     """Number of its first row since the batch began."""

@@ -140,7 +140,7 @@ class EpisodeRecorder:
 
 
 class _WaitingBlocks:
-    """What waits for the recorder's thread: first timesteps, blocks of steps, and None at the end."""
+    """Queue of the recorder's thread: first timesteps, blocks of steps, and None at the end."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

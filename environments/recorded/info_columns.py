@@ -11,7 +11,7 @@ _NUMBERS = frozenset([bool, int, float, np.bool_, np.float32, np.float64, np.int
 
 
 class _Form(NamedTuple):
-    """What the values of an info have in common."""
+    """Shape and dtype of the values of an info."""
 
     shape: tuple[int, ...]
     is_text: bool

@@ -1,4 +1,4 @@
-"""What a worker and the process that uses it exchange: arrays in shared memory, and messages over two pipes.
+"""The exchange between a worker and the process that uses it: arrays in shared memory, and messages over two pipes.
 
 Actions, and, in two slots by turns, observations, rewards and flags are arrays.  Everything else is JSON.  A message is
 the length of its JSON and of the bytes that follow it; most steps need neither.

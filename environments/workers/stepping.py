@@ -14,7 +14,7 @@ from .exchange import Exchange, Space, described, plain
 
 
 class Refused(Exception):
-    """What the other side makes an error of: its kind and its details, plain data."""
+    """A refusal, of which the other side makes an error: its kind and its details, plain data."""
 
     def __init__(self, kind: str, **details: Any):
         super().__init__(kind)

@@ -115,7 +115,7 @@ class WorkerVector(VectorEnv):
 
     @property
     def _named(self) -> Any:
-        """What bears the name of the environments for messages: single ones are no vector environment."""
+        """The subject of messages: a vector environment, or one of single environments."""
         return types.SimpleNamespace(spec=self.spec)
 
     def _refuse(self, details: Mapping[str, Any]) -> NoReturn:

@@ -126,7 +126,7 @@ def _check(name: str, options: str) -> None:
 
 
 class _Request:
-    """What is asked of a worker.
+    """The request to a worker.
 
     Raises:
       CallboardError: another interpreter cannot make the environment.

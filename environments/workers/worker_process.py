@@ -26,7 +26,7 @@ from .interpreters import SAME, Interpreter
 _MODULES = ("exchange", "stepping", "making")
 _END_SECONDS = 10.0
 _DISTRIBUTIONS = {"ale_py": "ale-py", "Box2D": "gymnasium[box2d]", "mujoco": "gymnasium[mujoco]", "mpe2": "mpe2"}
-"""What is installed for a module that has another name."""
+"""Packages that provide a module of another name."""
 
 
 class WorkerTraceback(Exception):
@@ -186,7 +186,7 @@ class WorkerProcess:
 
 
 class Refusal(Exception):
-    """What a worker refuses, where the message depends on the environment; see `stepping.Refused`."""
+    """A refusal whose message depends on the environment; see `stepping.Refused`."""
 
     def __init__(self, details: Mapping[str, Any]):
         super().__init__(details["kind"])

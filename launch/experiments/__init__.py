@@ -1,1 +1,1 @@
-"""What a run is: its settings, their sources and checks, policies, limits and curricula."""
+"""The definition of a run: its settings, their sources and checks, policies, limits and curricula."""

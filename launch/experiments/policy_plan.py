@@ -17,7 +17,7 @@ from .policy_settings import SHARED, PolicySettings, Snapshots, TrainedPolicy, l
 
 
 class Layouts(NamedTuple):
-    """What the nodes of a run have to know of its environment, found by making it once."""
+    """Facts about a run's environment that its nodes need, found by making it once."""
 
     whole: Layout
     """The layout of the run, without its record and state: that of the first policy that learns."""

@@ -1,4 +1,4 @@
-"""What a data set says of where its episodes come from."""
+"""The metadata of a data set: the origin of its episodes."""
 
 import contextlib
 import copy

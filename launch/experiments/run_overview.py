@@ -1,4 +1,4 @@
-"""What became of a run, from its files: its state, steps, score and age."""
+"""An overview of a run, from its files: its state, steps, score and age."""
 
 import dataclasses
 import os

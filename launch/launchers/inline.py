@@ -48,7 +48,7 @@ from .supervision.turn_watch import TurnWatch
 _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""
 _RAISED = (Exception, SystemExit, KeyboardInterrupt)
-"""What a node's own code may raise; signals raise nothing."""
+"""Errors that a node's own code may raise; signals raise nothing."""
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
 

@@ -26,7 +26,7 @@ _MODULES = {"wandb": ("wandb_logger:WandbLogger", "wandb"), "mlflow": ("mlflow_l
 
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
-    """What a logger gets to know of a run.
+    """Facts about a run that a logger receives.
 
     Attributes:
       directory: the run directory, or the local copy of one at a URL.

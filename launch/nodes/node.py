@@ -26,7 +26,7 @@ Unreachable.__module__ = "courier.python.client"
 
 @dataclasses.dataclass(frozen=True)
 class NodeContext:
-    """What a launcher passes to a node when it starts it."""
+    """Objects that a launcher passes to a node when it starts it."""
 
     name: str
     """For example `actor/0`."""

@@ -1,4 +1,4 @@
-"""What a node is doing now: marks set by its main loop, and the heartbeats that carry them to the launcher."""
+"""The activity of a node: marks set by its main loop, and the heartbeats that carry them to the launcher."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ _UNMARKED: tuple[str, Kind] = ("in its step", "work")
 
 
 class Progress:
-    """What a node's main loop is doing.
+    """The activity of a node's main loop.
 
     The main loop stores a mark before everything that may hang; a thread of the launcher reads it periodically.
     """
@@ -46,10 +46,10 @@ class Progress:
         self._activity = _STARTING
         self._clock = clock
         self._wait: tuple[str, float] | None = None
-        """What the node waits for, and since when."""
+        """The object for which the node waits, and the time at which it began to wait."""
         self._waited: dict[str, float] = {}
         self.achieved = 0
-        """What the node has done so far of that for which it exists, such as learner steps."""
+        """The amount of the node's own work that it has done so far, such as learner steps."""
         self.transfer: tuple[int, float] | None = None
         """Size in bytes of weights that came in parts, and the seconds that they took, or take at the present rate."""
         self.evaluation: tuple[int, int] | None = None

@@ -31,7 +31,7 @@ _TAG = f"videos/{_KIND}"
 
 
 class Viewer(Protocol):
-    """What is done with pictures of one environment."""
+    """Takes pictures of one environment, and shows or writes them."""
 
     @property
     def wants_picture(self) -> bool:

@@ -1,1 +1,1 @@
-"""What a process of a run needs from its machine: ports and who may connect, sockets, temporary files, exit."""
+"""The machine's resources for a process of a run: ports and who may connect, sockets, temporary files, exit."""

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of the GPUs of this machine.
+"""The GPUs of this machine, as NVIDIA's driver lists them.
 
 Another process asks it: one that has initialized the driver itself holds the GPUs open, and its forks cannot use them.
 """

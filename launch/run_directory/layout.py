@@ -167,7 +167,7 @@ class RunDirectory:
 
     @property
     def control(self) -> pathlib.Path:
-        """What has been changed while the run was in progress: the environments' task, and settings of the agent."""
+        """Changes made while the run was in progress: the environments' task, and settings of the agent."""
         return self.path / "control.json"
 
     @property

@@ -154,7 +154,7 @@ those of a run with several agents, where all metrics of learners and replay als
 end of a name for a number, such as a shard's."""
 
 PLACEHOLDERS = ("NAME", "POLICY", "AGENT")
-"""What stands in the registry for a name of the user's own."""
+"""Parts of the registry's names, each of which stands for a name of the user's own."""
 _OPEN = ("episode/", "callbacks/", "evaluator/episode/", "evaluator/callbacks/")
 """Beginnings of the names of metrics that a user names."""
 

@@ -26,7 +26,7 @@ _DAMAGE = (
     NotImplementedError,
     MemoryError,
 )
-"""What NumPy and `zipfile` raise for a file that is damaged."""
+"""Errors that NumPy and `zipfile` raise for a file that is damaged."""
 
 
 class SavedPolicy(NamedTuple):

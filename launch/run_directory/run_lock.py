@@ -46,7 +46,7 @@ class Holder:
     begun: float
     """Start time of the process in seconds since 1970, because process ids are reused."""
     what: str
-    """What runs there, such as `--launcher threads`."""
+    """The holder of the lock, such as `--launcher threads`."""
     token: str = ""
     """Id of a lease, different for every start."""
     renewals: int = 0

@@ -1,4 +1,4 @@
-"""What a run writes for TensorBoard: metrics as curves and distributions, and the settings of the run."""
+"""The files of a run for TensorBoard: metrics as curves and distributions, and the settings of the run."""
 
 import json
 import pathlib

@@ -1,1 +1,1 @@
-"""What is done with trained policies: loading, acting, evaluation, export, videos, warm starts."""
+"""Trained policies: loading, acting, evaluation, export, videos, warm starts."""

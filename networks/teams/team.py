@@ -49,7 +49,7 @@ class Team:
 
     @property
     def observation_specs(self) -> list[Nest]:
-        """What each member's network sees: its own observation, without an action mask, and what all see."""
+        """Inputs of each member's network: its own observation, without an action mask, and the common observation."""
         return self.observations(self._spec.observation)
 
     @property

@@ -16,7 +16,7 @@ from .team import Team
 
 
 class TeamInputs(NamedTuple):
-    """What the network sees, with leading axes `[B]` for a step and `[T, B]` for an unroll."""
+    """Inputs of the network, with leading axes `[B]` for a step and `[T, B]` for an unroll."""
 
     observation: Nest
     """The team's observation, leaves `[..., *shape]`."""

@@ -77,7 +77,7 @@ class RunResult:
 
 
 class Results(NamedTuple):
-    """What was read, and one line about every run that was left out."""
+    """The runs that were read, and one line about every run that was left out."""
 
     runs: list[RunResult]
     left_out: list[str]

@@ -1,1 +1,1 @@
-"""What is done with recorded data sets: their numbers, plots and videos."""
+"""Recorded data sets: their numbers, plots and videos."""

@@ -125,7 +125,7 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
 
 
 class Reporter:
-    """What a trial function of the user's own reports to.
+    """The receiver of reports from a trial function of the user's own.
 
     Attributes:
       number: number of the trial, from 0.

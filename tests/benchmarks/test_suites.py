@@ -77,7 +77,7 @@ def test_every_suite_is_valid_and_every_reference_has_a_cell():
         cells = suite.suite_cells(name, found)
         assert len({cell.full_name for cell in cells}) == len(cells)
         assert all(reference.source for reference in found.references)
-    assert {"classic", "minatar", "mujoco", "control", "procgen", "atari"} <= set(suite.suite_names())
+    assert {"classic", "minatar", "mujoco", "control", "procgen", "atari", "bsuite"} <= set(suite.suite_names())
 
 
 def test_a_side_of_the_peer_runs_beside_agents_that_have_one(small):

@@ -94,7 +94,7 @@ class Command(NamedTuple):
 
 @dataclasses.dataclass
 class _Row:
-    """What the table contains about a host."""
+    """A host's row of the table."""
 
     incarnation: str
     silence: Deadline

@@ -49,7 +49,7 @@ _END_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Servers:
-    """What every task needs.
+    """Arguments of every task.
 
     Attributes:
       run: the experiment, and the directory in which each node writes on its machine.

@@ -1,1 +1,1 @@
-"""What a run shows on the terminal: progress, the part that limits it, and what to run next."""
+"""The terminal's view of a run: progress, the part that limits it, and the next commands."""

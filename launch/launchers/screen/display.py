@@ -124,7 +124,7 @@ def progress_view(progress: "RunProgress", status: dict[str, Any], fraction: flo
 
 
 class RunProgress:
-    """What is shown of a run: its newest status, and how the last ones have changed.
+    """The state of a run's display: its newest status, and the changes of the last ones.
 
     Args:
       max_steps: environment steps after which the run ends.

@@ -1,4 +1,4 @@
-"""What a user may do after a run: commands that evaluate and continue it, and what does so in Python."""
+"""Next steps after a run: commands that evaluate and continue it, and the same in Python."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What is shown to the user at the start and at the end of a run: agent, environment, score and run directory."""
+"""The texts at the start and at the end of a run: agent, environment, score and run directory."""
 
 import math
 import os

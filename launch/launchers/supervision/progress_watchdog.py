@@ -46,7 +46,7 @@ class Overdue(NamedTuple):
 
 
 class _Stall(NamedTuple):
-    """What a node has been doing without progress."""
+    """The activity of a node that makes no progress."""
 
     text: str
     seconds: float
@@ -71,7 +71,7 @@ class _Watched:
     """Seconds without progress after which the next line is printed."""
     named: bool = False
     said: set[str] = dataclasses.field(default_factory=set)
-    """What was said of it; again only when a part of the limit has passed."""
+    """The last report of it; the next comes only when a part of the limit has passed."""
     next_wait_line: float = -math.inf
     """The time before which its waiting is not reported again, since waiting for others may be normal for it."""
 

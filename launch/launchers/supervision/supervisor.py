@@ -41,7 +41,7 @@ class Exit(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a worker or a signal handler puts into the supervisor's queue."""
+    """An event that a worker or a signal handler puts into the supervisor's queue."""
 
     node: str
     kind: str
@@ -85,11 +85,11 @@ class Supervised:
         self.has_hung = False
         """Whether it is being killed because it hangs."""
         self.hang = ""
-        """What it did when it was last killed because it hung."""
+        """Its activity when it was last killed because it hung."""
         self.worker: Worker | None = None
         self.deaths: collections.deque[float] = collections.deque()
         self.achieved = 0
-        """What the incarnation has achieved, see `Progress.achieved`."""
+        """The work that the incarnation has done, see `Progress.achieved`."""
         self._ever_achieved = False
         self._last_error = ("", 0)
         self._make_worker = make_worker

@@ -1,4 +1,4 @@
-"""What an evaluator node consists of: policies, environments of evaluations, and what takes videos of them."""
+"""Parts of an evaluator node: policies, environments of evaluations, and recorders of their videos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PreparedEvaluator(NamedTuple):
-    """What an evaluator node consists of."""
+    """Parts of an evaluator node."""
 
     policies: EvaluatedPolicies
     """The policies that learn: fetches their weights and keeps the best."""
@@ -29,7 +29,7 @@ class PreparedEvaluator(NamedTuple):
     acting: JointPolicy
     """Acts with all of them."""
     environment: BatchedEnvironment
-    """What evaluations are played in."""
+    """The environments of evaluations."""
     watched: WatchedEnvironment | None
     """Collects metrics of its episodes; None if there are none."""
     videos: EvaluationVideos | None

@@ -1,4 +1,4 @@
-"""What an inference node keeps for one incarnation of an actor: its newest timestep, recurrent state and writer."""
+"""State of one incarnation of an actor at an inference node: its newest timestep, recurrent state and writer."""
 
 from collections.abc import Callable
 from concurrent.futures import Future

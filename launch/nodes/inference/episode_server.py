@@ -45,7 +45,7 @@ _CLOSED = RefusedRequest(503, "closed", "the policy server has closed")
 
 
 class StepRequest(NamedTuple):
-    """What a simulator sends at every timestep."""
+    """The message of a simulator at every timestep."""
 
     episode: str
     """The client's name of the episode."""

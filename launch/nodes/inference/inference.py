@@ -44,7 +44,7 @@ Answer = tuple[bool, list[np.ndarray] | None]
 
 @dataclasses.dataclass
 class _ServedActor:
-    """What the node keeps for each actor, over all its incarnations."""
+    """State of an actor at the node, over all incarnations of the actor."""
 
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     """Held during a call: one call of an actor at a time."""
@@ -253,7 +253,7 @@ class InferenceNode(ReportingNode):
 
 
 class PreparedInference(NamedTuple):
-    """What acts in an inference node."""
+    """The networks and the policy of an inference node, with the layout of the run."""
 
     networks: Any
     """The agent's networks, which the writers of the actors may need."""

@@ -151,7 +151,7 @@ class FeederNode(ReportingNode):
 
 
 class _PolicyOutputs:
-    """What the policy stores beside a recorded action: its extras, and the recurrent state before the observation.
+    """Values that a policy stores beside a recorded action: its extras, and the recurrent state before it.
 
     Args:
       policy: the policy.
@@ -174,7 +174,7 @@ class _PolicyOutputs:
 
 
 class PreparedFeeder(NamedTuple):
-    """What a feeder node consists of."""
+    """Parts of a feeder node."""
 
     feed: EpisodeFeed
     """The recorded episodes that it plays."""
