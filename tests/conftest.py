@@ -9,6 +9,8 @@ from two_devices import TwoDevices
 
 from callboard.settings.own_modules import search_working_directory
 
+pytest_plugins = ["tiers"]
+
 # Ray would give its processes what others leave of a busy machine.
 os.environ.setdefault("RAY_worker_niceness", "0")
 

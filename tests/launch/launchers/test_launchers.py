@@ -77,6 +77,7 @@ def test_other_limits_end_a_run(train, launcher, limit, reason):
 
 
 @pytest.mark.slow
+@pytest.mark.covering("case", "launcher")
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_agent_runs(train, case, launcher):
     run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", "null", recipe=case.recipe)
