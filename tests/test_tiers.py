@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tiers import DAYS, SCORES, Case, cases_of, is_in_shard
+from tiers import DAYS, SCORES, Case, cases_of, day_of, is_in_shard
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -123,30 +123,36 @@ def listed(output, title):
 UNSTABLE = ["test_some.py::test_of_chance[x y]", "test_some.py::test_of_chance[z]"]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadfile")])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-n", "1", "--dist", "loadfile"), marks=pytest.mark.slow)], ids=["alone", "workers"]
+)
 def test_what_passes_when_it_is_repeated_is_listed_as_unstable_and_fails_nothing(run_tests, workers):
     code, output = run_tests("--repeat-failed", *workers)
     assert code == 0, output
     assert listed(output, "unstable: ") == UNSTABLE, output
 
 
+@pytest.mark.slow
 def test_what_fails_again_fails(run_tests, tmp_path):
     (tmp_path / "broken").touch()
     code, output = run_tests("--repeat-failed")
     assert code == 1 and listed(output, "unstable: ") == UNSTABLE, output
 
 
+@pytest.mark.slow
 def test_no_test_begins_after_the_budget_and_those_left_out_are_listed(run_tests):
     code, output = run_tests("--budget", "0")
     assert code == 0 and len(listed(output, "not run: ")) == 4, output
 
 
-def test_a_day_has_one_case_of_each_slow_test(run_tests):
-    chosen = []
-    for date in ("2026-12-01", "2026-12-02"):
-        code, output = run_tests("--most", date, "--collect-only")
-        assert code == 0, output
-        chosen += re.findall(r"test_some.py::(.*)", output)
-    assert sorted(chosen) == ["test_of_chance[x y]", "test_of_chance[z]"]
-    code, output = run_tests("--most", "tomorrow")
-    assert code == 4 and "a date is one such as 2026-12-01, not 'tomorrow'" in output
+def test_a_day_has_one_case_of_each_slow_test_and_no_fast_one(run_tests):
+    code, output = run_tests("--most", "2026-12-01", "--collect-only")
+    assert code == 0, output
+    (chosen,) = re.findall(r"test_some.py::(.*)", output)
+    assert chosen in ("test_of_chance[x y]", "test_of_chance[z]")
+
+
+@pytest.mark.parametrize("date", ["tomorrow", "2026-13-01", ""])
+def test_what_is_no_date_is_refused(date):
+    with pytest.raises(pytest.UsageError, match=f"a date is one such as 2026-12-01, not '{date}'"):
+        day_of(date)

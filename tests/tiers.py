@@ -111,8 +111,8 @@ def pytest_collection_modifyitems(config, items):
     kept = list(items)
     if shard:
         kept = [item for item in kept if is_in_shard(_file_of(item), shard)]
-    if date:
-        day = _day(date)
+    if date is not None:
+        day = day_of(date)
         kept = [item for item in kept if item.get_closest_marker("slow")]
         chosen = cases_of([_case_of(item) for item in kept], day)
         kept = [item for position, item in enumerate(kept) if position in chosen]
@@ -126,7 +126,8 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
 
 
-def _day(date: str) -> int:
+def day_of(date: str) -> int:
+    """The number of a day."""
     try:
         return datetime.date.fromisoformat(date).toordinal()
     except ValueError:
