@@ -22,6 +22,16 @@ search_working_directory(os.path.dirname(os.path.abspath(__file__)))
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, files that share what takes long to make are in one process."""
+    if config.getoption("dist") == "loadfile":
+        from files_together import FilesTogether
+
+        return FilesTogether(config, log)
+    return None
+
+
 def pytest_collection_finish():
     """Lets garbage collection come seldom, and pass over what lives to the end: libraries, and the tests themselves."""
     gc.freeze()
