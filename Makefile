@@ -13,7 +13,13 @@ FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 # Three modules of tests at a time keep two cores busy: tests also wait, for processes that start and for time limits.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-fast test-random test-slow lint format docs bench
+# Of `make test-most`: the day whose cases run, and minutes after which no further test begins.
+DATE := $(shell date +%F)
+BUDGET := 45
+# Of `make test-slow`: a part of the tests.
+SHARD := 1/1
+
+.PHONY: install train test test-fast test-random test-most test-slow lint format docs bench
 
 # --inexact keeps the extras and packages that a user has added.
 install: $(INSTALLED)
@@ -43,14 +49,19 @@ test: install
 	$(MAKE) --no-print-directory -j2 lint test-fast
 
 test-fast: install
-	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(REPEAT)
 
 # The same in an order of its own, by a seed that it prints.
 test-random: install
 	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL) -p randomly
 
+# Of each slow test the cases of a day, and what fails once more, alone.
+test-most: install
+	$(BIN)/python -m pytest --most $(DATE) --budget $(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
+
+# All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --shard $(SHARD)
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -9,6 +9,8 @@ from two_devices import TwoDevices
 
 from callboard.settings.own_modules import search_working_directory
 
+pytest_plugins = ["tiers"]
+
 # Ray would give its processes what others leave of a busy machine.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
@@ -18,6 +20,16 @@ search_working_directory(os.path.dirname(os.path.abspath(__file__)))
 
 # Runs that tests start have sessions of their own, and would survive a test process that `timeout` ends.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, files that share what takes long to make are in one process."""
+    if config.getoption("dist") == "loadfile":
+        from files_together import FilesTogether
+
+        return FilesTogether(config, log)
+    return None
 
 
 def pytest_collection_finish():

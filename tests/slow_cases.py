@@ -18,6 +18,17 @@ def slow_but(cases: Iterable[Any], *fast: Any) -> list[Any]:
     return [case if case in fast else _slow(case) for case in found]
 
 
+def checkered(ones: Iterable[Any], others: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Every second pair of a product, as on a chessboard: where pairs fail for one of their two values alone.
+
+    Each value is in half of its pairs, with the even or the odd ones of the others.
+    """
+    columns = list(others)
+    return [
+        (one, other) for row, one in enumerate(ones) for column, other in enumerate(columns) if (row + column) % 2 == 0
+    ]
+
+
 def _slow(case: Any) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.slow)

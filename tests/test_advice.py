@@ -17,6 +17,7 @@ import re
 from typing import NamedTuple
 
 import pytest
+from parsed_modules import nodes_of
 
 from callboard.agents.agent_names import AGENTS
 from callboard.cli.command import _SUBCOMMANDS
@@ -59,13 +60,8 @@ class Text(NamedTuple):
     text: str
 
 
-@functools.cache
-def parsed(path):
-    return ast.parse(path.read_text())
-
-
 def texts_of(path):
-    nodes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Expr | ast.JoinedStr | ast.Constant)]
+    nodes = [node for node in nodes_of(path) if isinstance(node, ast.Expr | ast.JoinedStr | ast.Constant)]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
@@ -159,7 +155,7 @@ def test_arguments_that_messages_name_exist_and_take_the_value():
     calls = [
         [argument.value for argument in node.args]
         for path in SOURCES
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "argument"
     ]
     assert len(calls) > 5
@@ -212,7 +208,7 @@ def test_extras_that_messages_install_exist():
     assert found and [one for one in found if one[1] not in known] == []
     # Those whose extra is an argument.
     for path in SOURCES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "require_package":
                 extra = node.args[1]
                 assert not isinstance(extra, ast.Constant) or extra.value in known, path

@@ -39,7 +39,7 @@ def is_constant(values):
     [
         (from_values(Impala, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
         pytest.param(from_values(Ppo, {"network.hidden_sizes": (8,)}), "CartPole-v1", marks=pytest.mark.slow),
-        (from_values(Ppo, {"network.hidden_sizes": (8,)}), "Pendulum-v1"),
+        pytest.param(from_values(Ppo, {"network.hidden_sizes": (8,)}), "Pendulum-v1", marks=pytest.mark.slow),
         (from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3}), "Pendulum-v1"),
     ],
 )

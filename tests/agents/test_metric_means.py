@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tree
 from agent_cases import SMALL_UPDATES
+from slow_cases import slow_but
 from test_episode_ends import with_other_numbers
 from update_on_replicas import BATCH, begin, made, random_sample
 
@@ -83,7 +84,8 @@ def test_what_is_not_valid_is_in_no_mean(name):
         assert other[metric] == pytest.approx(plain[metric], rel=2e-4, abs=1e-6), metric
 
 
-@pytest.mark.parametrize("episode", [1, 3])
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("episode", slow_but([1, 3], 3))
 def test_the_entropy_of_a_uniform_policy_does_not_depend_on_the_length_of_episodes(episode):
     for name in ("ppo", "impala"):
 

@@ -61,7 +61,7 @@ def words(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "ppo", "apex"))
+@pytest.mark.parametrize("name", slow_but(CASES, "apex"))
 def test_no_two_streams_depend_on_each_other(name, words, monkeypatch):
     monkeypatch.setattr(update_on_replicas, "BATCH", ROWS)
     settings, observation, action = CASES[name]

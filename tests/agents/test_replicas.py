@@ -133,10 +133,10 @@ def test_what_is_learned_from_is_read_before_it_changes(updates):
     assert [updates[devices]["unordered"] for devices in ("1", "2")] == [[], []]
 
 
-@pytest.mark.parametrize("devices", ["1", "2"])
-def test_a_reward_that_is_not_finite_is_found_in_the_loss_of_its_learner_step(updates, agent, devices):
+def test_a_reward_that_is_not_finite_is_found_in_the_loss_of_its_learner_step(updates, agent):
     case, _ = SMALL_UPDATES[agent]
-    assert updates[devices]["spoilt"].startswith(f"the {case.first_loss} is NaN at learner step 2 (agent test): ")
+    for update in updates.values():
+        assert update["spoilt"].startswith(f"the {case.first_loss} is NaN at learner step 2 (agent test): ")
 
 
 @pytest.mark.slow
@@ -166,16 +166,16 @@ def assert_in_order(chain, shares):
     assert env == []
 
 
-@pytest.mark.parametrize("devices", ["1", "2"])
-def test_updates_in_a_call_follow_each_other(on_devices, devices):
-    assert_in_order(on_devices[devices]["chain"], shares=[0, 1])
+def test_updates_in_a_call_follow_each_other(on_devices):
+    for outcome in on_devices.values():
+        assert_in_order(outcome["chain"], shares=[0, 1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", ["1", "2"])
 @pytest.mark.parametrize("agent", IN_CALLS)
-def test_several_updates_in_a_call_of_every_agent(all_in_calls, agent, devices):
-    assert_same_calls(all_in_calls[devices][agent], all_in_calls["1"][agent], agent in WITH_PRIORITIES)
+def test_several_updates_in_a_call_of_every_agent(all_in_calls, agent):
+    for calls in all_in_calls.values():
+        assert_same_calls(calls[agent], all_in_calls["1"][agent], agent in WITH_PRIORITIES)
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ def test_bare_environments_step(library):
         assert step(action).shape[0] == 2
 
 
+@pytest.mark.slow
 def test_the_error_of_a_side_that_cannot_be_made_is_shown():
     start_forkserver()
     side = SideProcess(functools.partial(int, "no number"))

@@ -239,7 +239,7 @@ time.sleep(100)
 """
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("stubborn", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_nothing_is_left_running(stubborn, monkeypatch):
     monkeypatch.setattr("callboard.benchmarks.peers.program._END_SECONDS", 0.5)
     with started(python(ORPHAN.replace("STUBBORN", str(stubborn)))) as program:

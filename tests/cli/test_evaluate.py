@@ -69,7 +69,7 @@ def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["evaluate", "check"])
+@pytest.mark.parametrize("command", ["evaluate", pytest.param("check", marks=pytest.mark.slow)])
 def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_path, command):
     write_run(tmp_path / "run", options=["--env=printing_environment:PrintingWalk", *SMALL])
     options = {"evaluate": [str(tmp_path / "run"), "--episodes", "2"], "check": ["printing_environment:PrintingWalk"]}
@@ -158,21 +158,27 @@ def test_the_latest_weights_of_a_run_without_evaluations_are_taken_and_one_line_
         assert json.loads(output.out)["policy"] == f"{path}/checkpoints/{step:012d}/policy.npz" and not output.err
 
 
-@pytest.mark.parametrize("command, end", [("evaluate", []), ("export", ["model"]), ("serve", [])])
-@pytest.mark.parametrize("weights, choices", [("@best", "latest, 5"), ("@7", "latest, 5")])
-def test_weights_that_a_run_does_not_have_are_refused_before_tensorflow_is_imported(
-    command, end, weights, choices, tmp_path
-):
+def test_weights_that_a_run_does_not_have_are_refused_before_tensorflow_is_imported(tmp_path):
     write_run(tmp_path / "run", steps=(5,), best=False)
+    commands = [
+        [command, f"{tmp_path}/run@{weights}", *end]
+        for command, end in (("evaluate", []), ("export", ["model"]), ("serve", []))
+        for weights in ("best", "7")
+    ]
+    # In one process, since to start it takes longer than all of them.
     code = f"""
 import sys
 from callboard.cli.command import main
-assert main({[command, f"{tmp_path}/run{weights}", *end]!r}) == 2
-assert "tensorflow" not in sys.modules
+for arguments in {commands!r}:
+    assert main(arguments) == 2, arguments
+    assert "tensorflow" not in sys.modules, arguments
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert f"has no checkpoint {weights[1:]}" in ended.stderr and f"choose from {choices}\n" in ended.stderr
+    lines = ended.stderr.splitlines()
+    assert len(lines) == len(commands), ended.stderr
+    for line, (_, source, *_) in zip(lines, commands, strict=True):
+        assert f"has no checkpoint {source.partition('@')[2]}" in line and line.endswith("choose from latest, 5")
 
 
 def test_a_run_is_played_where_its_callbacks_and_loggers_cannot_be_imported(tmp_path, capsys):

@@ -62,12 +62,14 @@ def train(recipe, seed, run_dir):
     return [row["evaluator/return"] for row in rows if "evaluator/return" in row]
 
 
+@pytest.mark.score
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_r2d2_remembers(tmp_path, seed):
     assert train("r2d2-memory", seed, tmp_path / "run")[-1] >= 0.95
 
 
+@pytest.mark.score
 @pytest.mark.slow
 def test_apex_cannot_remember(tmp_path):
     returns = train("apex-memory", 1, tmp_path / "run")

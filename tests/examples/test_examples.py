@@ -125,6 +125,7 @@ def test_corridor_depends_on_its_seed_alone():
     assert set(signs(5)) == {-1.0, 1.0}
 
 
+@pytest.mark.score
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
 def test_reinforce_learns_cartpole(launcher, tmp_path):
@@ -133,6 +134,7 @@ def test_reinforce_learns_cartpole(launcher, tmp_path):
     assert evaluations[-1]["evaluator/return"] >= 200
 
 
+@pytest.mark.score
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["processes", "inline"])
 def test_impala_finds_the_treasure(launcher, tmp_path):

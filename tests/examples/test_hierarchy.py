@@ -113,6 +113,7 @@ def test_the_recipe_trains_both():
     assert list(experiment.policies) == ["manager", "worker"]
 
 
+@pytest.mark.score
 @pytest.mark.slow
 def test_both_learn(tmp_path):
     command = [

@@ -15,6 +15,7 @@ def test_it_is_short():
     assert len((ROOT / "examples" / "open_run.py").read_text().splitlines()) < 60
 
 
+@pytest.mark.score
 @pytest.mark.slow
 def test_every_seed_learns_and_the_warm_start_takes_fewer_steps(tmp_path):
     done = subprocess.run(

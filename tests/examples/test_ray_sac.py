@@ -75,6 +75,7 @@ def test_the_example_is_as_short_as_a_tutorial():
     assert len(lines) <= 120
 
 
+@pytest.mark.score
 @pytest.mark.slow
 def test_it_reaches_its_goal_on_pendulum(start):
     process = start("--num-workers", "8", "--num-learners", "1", "--seed", "1")

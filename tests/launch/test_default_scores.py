@@ -7,6 +7,7 @@ from agent_cases import AGENT_CASES
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(
     "agent, task",

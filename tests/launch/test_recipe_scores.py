@@ -28,6 +28,7 @@ def figures(run, begun):
     }
 
 
+@pytest.mark.score
 @pytest.mark.parametrize(
     "launcher, seed",
     [("processes", 1), ("processes", 2), ("processes", 3), ("threads", 1), ("inline", 1)],
@@ -43,6 +44,7 @@ def test_impala_reaches_475_on_cartpole(train, launcher, seed):
     assert result["seconds"] < 180
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("core, seed", [("lstm", 1), ("lstm", 2), ("lstm", 3), ("none", 1)])
 def test_memory_is_what_hidden_velocities_need(start, tmp_path, core, seed):
     begun = time.time()
@@ -57,6 +59,7 @@ def test_memory_is_what_hidden_velocities_need(start, tmp_path, core, seed):
         assert best < 100
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_r2d2_remembers_hidden_velocities(start, tmp_path, seed):
     begun = time.time()
@@ -67,17 +70,20 @@ def test_r2d2_remembers_hidden_velocities(start, tmp_path, seed):
     assert best >= 350
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("task, goal, steps", [("cartpole", 475, 150_000), ("acrobot", -85, 200_000)])
 def test_apex_reaches_its_goal(start, tmp_path, task, goal, steps, seed):
     reaches(start, tmp_path, f"apex-{task}", goal, steps, seed)
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_sac_with_discrete_actions_reaches_475_on_cartpole(start, tmp_path, seed):
     reaches(start, tmp_path, "sac-cartpole", 475, 100_000, seed)
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_apex_reaches_9_on_minatar_breakout(start, tmp_path, seed):
     pytest.importorskip("minatar")
@@ -95,6 +101,7 @@ def reaches(start, tmp_path, recipe, goal, steps, seed):
     assert result["steps"] <= steps
 
 
+@pytest.mark.score
 @pytest.mark.parametrize(
     "task, goal, steps, seeds",
     [

@@ -118,20 +118,13 @@ def test_what_was_trained_can_be_evaluated(interrupted, capsys):
     assert len(returns) == 4 and np.isfinite(returns).all()
 
 
-def test_changed_networks_are_refused_by_name_and_the_run_is_left_as_it_was(interrupted):
+def test_what_does_not_continue_it_is_refused_and_the_run_is_left_as_it_was(interrupted, case):
     before = (interrupted.run_dir / "experiment.yaml").read_text()
     experiment = read_experiment(interrupted.run_dir, ["--agent.network.hidden-sizes", "[31]"])
     with pytest.raises(CallboardError, match=r"the network has changed .*kernel was \(.*\) and is now \("):
         run_experiment(experiment, "inline", resume=True)
-    assert (interrupted.run_dir / "experiment.yaml").read_text() == before
-
-
-def test_a_run_is_not_overwritten(interrupted):
     with pytest.raises(CallboardError, match="there is already a run in .*; continue it with resume=True"):
         run_experiment(read_experiment(interrupted.run_dir), "inline")
-
-
-def test_a_changed_replay_is_refused_by_name(interrupted, case):
     for option, message in case.changed_replay.items():
         experiment = read_experiment(interrupted.run_dir, [option, "--actors=2"])
         with pytest.raises(CallboardError, match=message) as caught:
@@ -139,6 +132,7 @@ def test_a_changed_replay_is_refused_by_name(interrupted, case):
         # Items of whole batches are fewer, in proportion: 100,000 transitions became 5,000.
         sizes = re.search(r"(\d+) instead of (\d+) items", str(caught.value))
         assert sizes is None or int(sizes[2]) == int(sizes[1]) // 20
+    assert (interrupted.run_dir / "experiment.yaml").read_text() == before
 
 
 def test_with_more_steps_the_learning_rate_continues_where_it_was_and_the_run_says_so(tmp_path, capsys):

@@ -235,35 +235,45 @@ def test_looking_at_a_directory_imports_nothing_from_it(arguments, tmp_path):
     assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "callboard.tests.launch.tunes_trials:run",
-        "callboard.examples.serve_policy:main",
-        "callboard.files.atomic_files:remove_directory",
-        "callboard.__main__:main",
-        "tests.ended:main",
-        "examples.serve_policy:main",
-        "files.atomic_files:remove_directory",
-        "settings.own_modules:is_own",
-        "install_commands:install_command",
-    ],
+OURS = (
+    "callboard.tests.launch.tunes_trials:run",
+    "callboard.examples.serve_policy:main",
+    "callboard.files.atomic_files:remove_directory",
+    "callboard.__main__:main",
+    "tests.ended:main",
+    "examples.serve_policy:main",
+    "files.atomic_files:remove_directory",
+    "settings.own_modules:is_own",
+    "install_commands:install_command",
 )
-def test_files_of_this_repository_are_no_users_modules(name, tmp_path):
+USES_OURS = f"""
+from callboard.errors import CallboardError
+from callboard.settings.named_objects import check_usable, import_module
+from callboard.settings.own_modules import search_working_directory
+search_working_directory()
+for name in {OURS!r}:
+    module_name, _, function = name.partition(":")
+    try:
+        module = import_module("environment", name, module_name)
+        check_usable("environment", name, getattr(module, function, module.__spec__.loader.exec_module))
+    except CallboardError as error:
+        print(error)
+    else:
+        print(name, "is usable")
+"""
+
+
+def test_files_of_this_repository_are_no_users_modules():
     """In the clone itself, under any name."""
     root = pathlib.Path(callboard.__file__).resolve().parent
-    module, _, function = name.partition(":")
-    file = (root / module.removeprefix("callboard.").replace(".", "/")).with_suffix(".py")
-    assert file.exists()
-    code = (
-        "from callboard.settings.named_objects import check_usable, import_module\n"
-        "from callboard.settings.own_modules import search_working_directory\n"
-        "search_working_directory()\n"
-        f"module = import_module('environment', {name!r}, {module!r})\n"
-        f"check_usable('environment', {name!r}, getattr(module, {function!r}, module.__spec__.loader.exec_module))\n"
-    )
-    done = subprocess.run(python_command(code), cwd=root, capture_output=True, text=True)
-    assert "' is refused: " in done.stderr, done.stderr
+    for name in OURS:
+        file = root / name.partition(":")[0].removeprefix("callboard.").replace(".", "/")
+        assert file.with_suffix(".py").exists()
+    done = subprocess.run(python_command(USES_OURS), cwd=root, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(OURS), done.stderr
+    for name, line in zip(OURS, lines, strict=True):
+        assert f"'{name}' is refused: " in line
 
 
 def test_a_project_beside_the_library_is_the_users(tmp_path, monkeypatch):

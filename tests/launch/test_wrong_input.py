@@ -89,7 +89,7 @@ def check_all(count, started, tmp_path_factory, capsys):
 
 
 def test_wrong_input_is_refused_in_one_line(started, tmp_path_factory, capsys):
-    check_all(60, started, tmp_path_factory, capsys)
+    check_all(25, started, tmp_path_factory, capsys)
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def test_layers_compute_in_bfloat16_with_weights_in_float32():
     assert {variable.dtype for variable in torso.variables} == {tf.float32}
 
 
+@pytest.mark.slow
 def test_compiled_layers_run_with_onednn():
     # On CPUs without AVX-512 there are no kernels in bfloat16 for what it fuses.
     environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"}

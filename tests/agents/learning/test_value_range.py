@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
 from linear_updates import random_windows
+from slow_cases import slow_but
 from small_worlds import layout_of
 
 from callboard.agents.apex import Apex
@@ -129,7 +130,7 @@ def batch_of(rng, size: float, batch: int) -> Sample:
     return sample._replace(record=record, discounted_return=2 * reward)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", slow_but(range(3), 0))
 def test_the_range_is_that_of_an_independent_loop(seed):
     rng = np.random.default_rng(seed)
     value_range, loop = ValueRange(D4PG(discount=0.9)), Loop(0.9)

@@ -1,11 +1,13 @@
 """QMIX's policy: masks, absent members, memory and exploration of each member."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
+from slow_cases import slow_but
 from small_worlds import layout_of
 from team_worlds import ACTIONS, random_observation, small, team_spec
 
@@ -36,8 +38,10 @@ def policy_of(agent: Any, mode: Any, envs: int = BATCH) -> tuple[Any, Any]:
     return agent.make_policy(networks, mode), layout
 
 
-@pytest.mark.parametrize("mode", ["train", "evaluate"])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    "mode, shared",
+    slow_but(itertools.product(["train", "evaluate"], [True, False]), ("train", False), ("evaluate", True)),
+)
 def test_masks_are_obeyed_and_absent_members_take_action_0(mode, shared):
     policy, layout = policy_of(small(epsilon=0.5, epsilon_alpha=0.0, **{"network.shared": shared}), mode)
     act = CompiledPolicy(policy, layout, np.arange(BATCH), seed=1)

@@ -6,6 +6,7 @@ import ale_py
 import numpy as np
 import pytest
 from dm_env import specs
+from slow_cases import slow_but
 
 from callboard import environments
 from callboard.errors import CallboardError
@@ -183,7 +184,7 @@ DEFEATS = {
 
 @pytest.mark.parametrize(
     "game, life_loss",
-    [pytest.param("breakout", False, marks=pytest.mark.slow), ("breakout", True), ("atlantis", True)],
+    slow_but([("breakout", False), ("breakout", True), ("atlantis", True)], ("atlantis", True)),
 )
 def test_lost_lives_and_the_end_of_the_game(game, life_loss):
     name, actions, losses = DEFEATS[game]

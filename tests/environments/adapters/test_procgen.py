@@ -29,7 +29,7 @@ def run(environment, actions):
     return timesteps
 
 
-@pytest.mark.parametrize("game", slow_but(GAMES, "coinrun", "maze"))
+@pytest.mark.parametrize("game", slow_but(GAMES, "coinrun"))
 def test_every_game(game):
     environment = make(game, 3, distribution_mode="easy")
     assert environment.spec == EnvironmentSpec(

@@ -9,12 +9,14 @@ import pytest
 from agent_cases import RUN_CASES
 from faults import stopped
 from learned_windows import SHARDS, check_priorities, learned_windows, saves_again, settings, updated_windows
+from slow_cases import checkered
 
 pytestmark = pytest.mark.slow
 
 
 NODES = [(RUN_CASES[0], node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
-NODES += [(case, node) for case in RUN_CASES for node in ("actor/0", "learner/0")]
+# What an agent restores is compared for each of them in test_resume.py.
+NODES += checkered(RUN_CASES, ("actor/0", "learner/0"))
 
 
 @pytest.mark.parametrize("case, node", NODES, ids=lambda value: getattr(value, "name", value))

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from slow_cases import checkered
 
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.policy_weights import read_policy
@@ -15,13 +16,18 @@ def slow(launcher):
 
 
 LAUNCHERS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
+LIMITS = {
+    "reached max_seconds": ["--max-seconds", 20],
+    "learner/step >= 20 was to end the run": ["--stop-when", "learner/step >= 20"],
+    "patience is over": ["--patience", 1, "--evaluate-every", 2000],
+}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
     """As for inline until its limit, in test_inline.py."""
     evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 5]
-    run = train("--launcher", launcher, "--max-steps", 10_000_000, *evaluation)
+    run = train("--launcher", launcher, "--actors", 1, "--max-steps", 10_000_000, *evaluation)
     assert run.wait() == 0, run.text()
     assert "a mean over 10 episodes, has reached 5 within" in run.end_line()
     last = run.rows()[-1]
@@ -58,18 +64,10 @@ def test_a_run_begins_with_other_weights_and_ends_after_exactly_so_many_learner_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize(
-    "limit, reason",
-    [
-        (["--max-seconds", 20], "reached max_seconds"),
-        (["--stop-when", "learner/step >= 20"], "learner/step >= 20 was to end the run"),
-        (["--patience", 1, "--evaluate-every", 2000], "patience is over"),
-    ],
-)
-def test_other_limits_end_a_run(train, launcher, limit, reason):
+@pytest.mark.parametrize("launcher, reason", checkered(("inline", "threads", "processes", "hosts", "ray"), LIMITS))
+def test_other_limits_end_a_run(train, launcher, reason):
     short = ["--evaluation-episodes", 2, "--evaluation-envs", 2, "--stop-return", "null", "--max-steps", 10_000_000]
-    run = train("--launcher", launcher, *limit, *short)
+    run = train("--launcher", launcher, *LIMITS[reason], *short)
     assert run.wait() == 0, run.text()
     assert reason in run.end_line()
     assert "Score: " in run.end_line()
@@ -77,6 +75,7 @@ def test_other_limits_end_a_run(train, launcher, limit, reason):
 
 
 @pytest.mark.slow
+@pytest.mark.covering("case", "launcher")
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_agent_runs(train, case, launcher):
     run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", "null", recipe=case.recipe)

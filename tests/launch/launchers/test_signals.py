@@ -6,6 +6,7 @@ import subprocess
 
 import psutil
 import pytest
+from slow_cases import checkered
 
 from callboard.launch.run_directory.checkpoints import step_of
 
@@ -25,8 +26,7 @@ def ends_with_a_checkpoint(run, number):
     assert not (run.run_dir / "lock").exists()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("target", ["launcher", "group", "node", "all"])
+@pytest.mark.parametrize("target, number", checkered(["launcher", "group", "node", "all"], SIGNALS))
 def test_a_signal_ends_a_run_in_processes(train, number, target):
     run = train(*ENDLESS)
     run.wait_for_steps(1, "learner_steps")
@@ -34,8 +34,7 @@ def test_a_signal_ends_a_run_in_processes(train, number, target):
     ends_with_a_checkpoint(run, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("launcher", ["inline", "threads", "hosts"])
+@pytest.mark.parametrize("launcher, number", checkered(["inline", "threads", "hosts"], SIGNALS))
 def test_a_signal_ends_a_run_of_another_launcher(train, launcher, number):
     run = train(*ENDLESS, "--launcher", launcher)
     run.wait_for_steps(1, "learner_steps")
@@ -52,8 +51,7 @@ def test_a_signal_ends_a_run_on_ray(train, number):
     ends_with_a_checkpoint(run, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("begun", ["forkserver", "directory", "logs"])
+@pytest.mark.parametrize("begun, number", checkered(["forkserver", "directory", "logs"], SIGNALS))
 def test_a_signal_while_the_run_begins(train, number, begun):
     run = train(*ENDLESS)
     conditions = {
@@ -118,8 +116,7 @@ def test_a_forkserver_that_is_killed_is_started_again_when_it_is_needed(train):
 PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc")
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("early, number", checkered([True, False], SIGNALS))
 def test_process_1_of_a_container_takes_signals_from_the_first_moment(tmp_path, command_run, number, early):
     if subprocess.run([*PROCESS_1, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no process namespaces here")

@@ -145,7 +145,6 @@ def check_frequencies(replay, weights, samples):
 @pytest.mark.parametrize(
     "number, together, alpha, samples",
     [
-        (2, 2, ALPHA, 20_000),
         (2, 3, ALPHA, 20_000),
         *(
             pytest.param(number, together, alpha, 1_000_000, marks=pytest.mark.slow)

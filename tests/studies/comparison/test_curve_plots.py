@@ -4,6 +4,7 @@ import itertools
 import sys
 
 import pytest
+from slow_cases import slow_but
 from synthetic_runs import write_run
 
 from callboard.errors import CallboardError
@@ -32,7 +33,7 @@ def shortened(name, times):
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize("count", [1, 3, 12])
+@pytest.mark.parametrize("count", slow_but([1, 3, 12], 12))
 def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_picture(count, tmp_path, monkeypatch):
     FigureCanvasAgg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg
     write_run(tmp_path / "a", [(1000, 100.0), (2000, 480.0)])

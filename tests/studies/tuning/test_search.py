@@ -64,6 +64,7 @@ def small(*arguments):
     return ["--recipe", "impala-cartpole", *settings, *arguments]
 
 
+@pytest.mark.score
 @pytest.mark.slow
 def test_asha_finds_a_learning_rate_that_solves_cartpole_and_its_recipe_does_again(search, start, tmp_path):
     run = search(

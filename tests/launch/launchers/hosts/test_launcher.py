@@ -42,6 +42,7 @@ def steps_of(run, node):
     return sum(counts.get("environment_steps", 0) for name, counts in sources.items() if name.startswith(f"{node}#"))
 
 
+@pytest.mark.score
 @pytest.mark.parametrize("share_directory", [True, False])
 def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
     hosts = hosts("a", "b", "c", share_directory=share_directory)

@@ -9,7 +9,9 @@ import threading
 import numpy as np
 import pytest
 import tree
+from agent_cases import RUN_CASES
 from local_nodes import release
+from slow_cases import checkered
 
 from callboard.data import Timestep
 from callboard.errors import CallboardError
@@ -244,12 +246,16 @@ def test_the_graph_lists_the_calls_between_nodes():
     assert "actor x 3  ->  coordinator, inference" in lines
 
 
+def name_of(value):
+    return getattr(value, "name", value)
+
+
 def newest(run, name):
     return next((row[name] for row in reversed(run.rows()) if name in row), 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["threads", "processes"])
+@pytest.mark.parametrize("case, launcher", checkered(RUN_CASES, ["threads", "processes"]), ids=name_of)
 def test_every_agent_runs_with_actors_that_share_a_node(train, case, launcher):
     settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
     if not case.reads_queue:
@@ -320,7 +326,7 @@ def kill(run, node):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("case, node", checkered(RUN_CASES, NODES), ids=name_of)
 def test_the_run_survives_the_death_of_a_node(train, case, node):
     settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
     run = train(*settings, "--max-steps", 10_000_000, "--max-learner-steps", "null", recipe=case.recipe)

@@ -1,0 +1,158 @@
+"""Which tests a tier has: all of them within its days, each value of two parameters, each file in one shard."""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from tiers import DAYS, SCORES, Case, cases_of, day_of, is_in_shard
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 13, 14, 15, 28, 29, 121])
+@pytest.mark.parametrize("first_day", [0, 739_586])
+def test_all_cases_of_a_function_run_within_its_days_and_each_day_has_few(count, first_day):
+    cases = [Case("test_a.py::test_other")] + [Case("test_a.py::test_one")] * count
+    days = [cases_of(cases, first_day + day) for day in range(DAYS)]
+    assert set().union(*days) == set(range(count + 1))
+    assert {len(day) for day in days} == {1 + -(-count // DAYS)}
+
+
+def test_functions_of_a_file_have_the_same_cases_of_what_they_share():
+    cases = [Case(f"test_a.py::test_{name}") for name in "ab" for _ in range(20)]
+    for day in range(DAYS):
+        chosen = sorted(cases_of(cases, day))
+        assert [position - 20 for position in chosen[2:]] == chosen[:2]
+
+
+@pytest.mark.parametrize("agents, launchers", [(22, 5), (3, 5), (4, 2), (2, 2)])
+def test_a_covering_row_has_each_agent_and_each_launcher_twice_and_changes_with_the_day(agents, launchers):
+    pairs = [(agent, launcher) for agent in range(agents) for launcher in range(launchers)]
+    # A third parameter, of which one value is enough.
+    cases = [
+        Case("test_a.py::test_one", {"agent": agent, "launcher": launcher, "mode": mode}, ("agent", "launcher"))
+        for agent, launcher in pairs
+        for mode in range(2)
+    ]
+    seen = set()
+    for day in range(DAYS):
+        chosen = [cases[position].indices for position in cases_of(cases, day)]
+        assert {one["agent"] for one in chosen} == set(range(agents))
+        counts = collections.Counter(one["launcher"] for one in chosen)
+        assert set(counts) == set(range(launchers)) and min(counts.values()) >= 2
+        assert len(chosen) <= max(agents, 2 * launchers)
+        seen |= {(one["agent"], one["launcher"]) for one in chosen}
+    assert seen == set(pairs)
+
+
+def test_a_day_has_two_of_all_tests_that_train_to_a_score():
+    cases = [Case(f"test_a.py::test_{name}", is_score=True) for name in "abc" for _ in range(3)]
+    days = [cases_of(cases, day) for day in range(5)]
+    assert {len(day) for day in days} == {SCORES}
+    assert set().union(*days) == set(range(9))
+    # Another function follows, not another case of the same one.
+    assert days[0] == {0, 3}
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_every_file_is_in_one_shard(count):
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")]
+    for file in files:
+        assert [is_in_shard(file, f"{number}/{count}") for number in range(1, count + 1)].count(True) == 1
+    # And no shard is empty.
+    assert all(any(is_in_shard(file, f"{number}/{count}") for file in files) for number in range(1, count + 1))
+
+
+@pytest.mark.parametrize("shard", ["0/8", "9/8", "3", "3/", "a/b", "-1/8"])
+def test_what_is_no_shard_is_refused(shard):
+    with pytest.raises(pytest.UsageError, match="a shard is one such as 3/8"):
+        is_in_shard("test_a.py", shard)
+
+
+TESTS = """
+import pathlib
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["x y", "z"])
+def test_of_chance(name):
+    before = HERE / name
+    if not before.exists():
+        before.touch()
+        raise AssertionError
+
+def test_sound():
+    pass
+
+def test_never_passes():
+    assert not (HERE / "broken").exists()
+"""
+
+
+@pytest.fixture
+def run_tests(tmp_path):
+    """Runs pytest with the plugin on the tests above, and gives its exit code and output."""
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tiers"]\n')
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
+
+    def run(*options):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def listed(output, title):
+    """The tests under a title."""
+    _, _, rest = output.partition(title)
+    names = []
+    for line in rest.splitlines()[1:]:
+        if not line.startswith("test_some.py"):
+            break
+        names.append(line)
+    return names
+
+
+UNSTABLE = ["test_some.py::test_of_chance[x y]", "test_some.py::test_of_chance[z]"]
+
+
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-n", "1", "--dist", "loadfile"), marks=pytest.mark.slow)], ids=["alone", "workers"]
+)
+def test_what_passes_when_it_is_repeated_is_listed_as_unstable_and_fails_nothing(run_tests, workers):
+    code, output = run_tests("--repeat-failed", *workers)
+    assert code == 0, output
+    assert listed(output, "unstable: ") == UNSTABLE, output
+
+
+@pytest.mark.slow
+def test_what_fails_again_fails(run_tests, tmp_path):
+    (tmp_path / "broken").touch()
+    code, output = run_tests("--repeat-failed")
+    assert code == 1 and listed(output, "unstable: ") == UNSTABLE, output
+
+
+@pytest.mark.slow
+def test_no_test_begins_after_the_budget_and_those_left_out_are_listed(run_tests):
+    code, output = run_tests("--budget", "0")
+    assert code == 0 and len(listed(output, "not run: ")) == 4, output
+
+
+def test_a_day_has_one_case_of_each_slow_test_and_no_fast_one(run_tests):
+    code, output = run_tests("--most", "2026-12-01", "--collect-only")
+    assert code == 0, output
+    (chosen,) = re.findall(r"test_some.py::(.*)", output)
+    assert chosen in ("test_of_chance[x y]", "test_of_chance[z]")
+
+
+@pytest.mark.parametrize("date", ["tomorrow", "2026-13-01", ""])
+def test_what_is_no_date_is_refused(date):
+    with pytest.raises(pytest.UsageError, match=f"a date is one such as 2026-12-01, not '{date}'"):
+        day_of(date)

@@ -1,0 +1,196 @@
+"""Three tiers of tests: the fast ones, most functions of the slow ones every day, and everything in shards.
+
+    pytest --most 2026-12-01    of the slow tests, the cases of that day
+    pytest --shard 3/8          the third of eight parts, which are whole files
+    pytest --budget 45          begins no test after 45 minutes, and lists those that were left out
+    pytest --repeat-failed      runs each test that fails once more, alone; if all pass then, they are called unstable
+
+A day has one case of every slow function, and more of one with over 14 cases, such that 14 days have all of them. Of
+two parameters that are marked as `covering`, such as agents and launchers, a day has each value of the first one, and
+each of the second one twice. Of all tests that are marked as `score`, a day has two.
+"""
+
+import collections
+import datetime
+import math
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pytest
+
+DAYS = 14
+SCORES = 2
+MOST_REPEATS = 20
+"""If more tests fail, it is no accident, and none is repeated."""
+REPEAT_MINUTES = 15
+"""After these no further test is repeated."""
+NO_TIME = "no time is left of the budget"
+
+
+class Case(NamedTuple):
+    """What a selection depends on."""
+
+    function: str
+    """Node id without parameters."""
+    indices: Mapping[str, int] = {}
+    """Of each parameter's value among its values."""
+    covering: tuple[str, ...] = ()
+    """Two parameters all of whose values are enough, without all pairs."""
+    is_score: bool = False
+
+
+def cases_of(cases: Sequence[Case], day: int) -> set[int]:
+    """The positions of the cases that run on a day."""
+    functions = collections.defaultdict(list)
+    for position, case in enumerate(cases):
+        functions[case.function].append(position)
+    scores, chosen = [], []
+    for function, positions in functions.items():
+        # By file, so that its functions have the same parameters of what they share.
+        shifted = day + zlib.crc32(function.partition("::")[0].encode())
+        covering = cases[positions[0]].covering
+        if cases[positions[0]].is_score:
+            scores += enumerate(positions)
+        elif covering:
+            pairs = collections.defaultdict(list)
+            for position in positions:
+                pairs[tuple(cases[position].indices[name] for name in covering)].append(position)
+            chosen += [_in_turn(pairs[pair], shifted, 1)[0] for pair in _covering_pairs(list(pairs), day)]
+        else:
+            chosen += _in_turn(positions, shifted, math.ceil(len(positions) / DAYS))
+    # First the first case of each, since the others are mostly further seeds.
+    return {*chosen, *_in_turn([position for _, position in sorted(scores)], day, SCORES)}
+
+
+def _in_turn(positions: Sequence[int], day: int, count: int) -> list[int]:
+    """So many positions each day, beginning after those of the day before."""
+    return [positions[(day * count + number) % len(positions)] for number in range(min(count, len(positions)))]
+
+
+def _covering_pairs(pairs: Sequence[tuple[int, ...]], day: int) -> set[tuple[int, ...]]:
+    """Pairs that have each first value, and each second one twice; the day decides which go together."""
+    chosen = set()
+    for side, least in ((0, 1), (1, 2)):
+        for number, value in enumerate(sorted({pair[side] for pair in pairs})):
+            has = [pair for pair in pairs if pair[side] == value]
+            missing = least - len(chosen & {*has})
+            if missing > 0:
+                chosen.update(_in_turn([pair for pair in sorted(has) if pair not in chosen], day + number, missing))
+    return chosen
+
+
+def is_in_shard(file: str, shard: str) -> bool:
+    """Whether a file's tests are in a shard such as "3/8"."""
+    number, _, count = shard.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise pytest.UsageError(f"a shard is one such as 3/8, not {shard!r}")
+    return zlib.crc32(file.encode()) % int(count) == int(number) - 1
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("tiers")
+    group.addoption("--most", metavar="DATE", help="of the slow tests the cases of a day, such as 2026-12-01")
+    group.addoption("--shard", metavar="K/N", help="the tests of each N-th file alone")
+    group.addoption("--budget", metavar="MINUTES", type=float, help="no test begins later, and this is no failure")
+    group.addoption("--repeat-failed", action="store_true", help="runs what fails once more, alone")
+
+
+def pytest_configure(config):
+    for line in ("score: trains to a score", "covering(one, other): all values of two parameters are enough"):
+        config.addinivalue_line("markers", line)
+    config.pluginmanager.register(_Repeats(config), "repeats of failed tests")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    date, shard = config.getoption("--most"), config.getoption("--shard")
+    kept = list(items)
+    if shard:
+        kept = [item for item in kept if is_in_shard(_file_of(item), shard)]
+    if date is not None:
+        day = day_of(date)
+        kept = [item for item in kept if item.get_closest_marker("slow")]
+        chosen = cases_of([_case_of(item) for item in kept], day)
+        kept = [item for position, item in enumerate(kept) if position in chosen]
+        # Files begin elsewhere each day, so that the budget does not always leave out the same ones.
+        files = sorted({_file_of(item) for item in kept}, key=lambda file: zlib.crc32(f"{day} {file}".encode()))
+        order = {file: position for position, file in enumerate(files)}
+        kept.sort(key=lambda item: order[_file_of(item)])
+    if len(kept) < len(items):
+        same = set(map(id, kept))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in same])
+        items[:] = kept
+
+
+def day_of(date: str) -> int:
+    """The number of a day."""
+    try:
+        return datetime.date.fromisoformat(date).toordinal()
+    except ValueError:
+        raise pytest.UsageError(f"a date is one such as 2026-12-01, not {date!r}") from None
+
+
+def _file_of(item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _case_of(item) -> Case:
+    covering = item.get_closest_marker("covering")
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    is_score = item.get_closest_marker("score") is not None
+    return Case(item.nodeid.partition("[")[0], indices, covering.args if covering else (), is_score)
+
+
+class _Repeats:
+    """Ends a session in time, and repeats what failed in it."""
+
+    def __init__(self, config):
+        self._config, self._begun = config, time.monotonic()
+        self._failed, self._unstable, self._left_out = [], [], []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self):
+        minutes = self._config.getoption("--budget")
+        if minutes is not None and time.monotonic() - self._begun > 60 * minutes:
+            pytest.skip(NO_TIME)
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed and report.nodeid not in self._failed:
+            self._failed.append(report.nodeid)
+        if report.skipped and NO_TIME in str(report.longrepr):
+            self._left_out.append(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        is_worker = hasattr(self._config, "workerinput")
+        if is_worker or not self._config.getoption("--repeat-failed") or not 0 < len(self._failed) <= MOST_REPEATS:
+            return
+        begun = time.monotonic()
+        for name in self._failed:
+            left = begun + 60 * REPEAT_MINUTES - time.monotonic()
+            if left > 0 and self._passes(name, left):
+                self._unstable.append(name)
+        if len(self._unstable) == len(self._failed) and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def _passes(self, name: str, seconds: float) -> bool:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", name]
+        try:
+            done = subprocess.run(command, cwd=self._config.rootpath, stdout=subprocess.DEVNULL, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for title, names in (
+            ("unstable: failed, and passed when repeated alone", self._unstable),
+            (f"not run: {NO_TIME}", self._left_out),
+        ):
+            if names:
+                terminalreporter.section(title)
+                for name in names:
+                    terminalreporter.line(name)
