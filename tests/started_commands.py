@@ -184,7 +184,7 @@ def launcher_named(tmp_path_factory):
     def make(name, actors):
         if name != "hosts":
             return make_launcher(name)
-        cluster = _cluster_of_this_machine(tmp_path_factory.mktemp("cluster"), actors)
+        cluster = _cluster_of_this_machine(tmp_path_factory.mktemp("cluster"), actors, ["here"])
         return make_launcher(name, {"cluster": cluster, "host": "here"})
 
     return make

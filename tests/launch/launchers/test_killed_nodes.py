@@ -62,7 +62,7 @@ def test_temporary_directories_that_are_cleaned_harm_no_run(train):
 
 
 def test_a_shard_may_be_away(train):
-    """One of two shards dies: the learner draws from the other, and from both once it is back with what it kept."""
+    """One of two shards dies: the learner samples from the other, and from both once it is back with what it kept."""
     settings = ["--actors", 2, "--replay-shards", 2, "--checkpoint-replay", "--replay-checkpoint-every", 3]
     run = train(*settings, "--max-steps", 1_000_000, "--stop-return", 501, recipe="apex-cartpole")
 
@@ -86,7 +86,8 @@ def test_a_shard_may_be_away(train):
     kept = int(re.findall(r"replay/1: continues with ([\d,]+) items", run.text())[-1].replace(",", ""))
     assert 0 < kept <= stopped + 1000
     grows("replay/sampled_1", 1000, timeout=60)
-    grows("replay/items_1", 500, timeout=60)
+    # An item is a block of 16 environments' windows, and shards with more of them are sampled, and filled, faster.
+    grows("replay/items_1", 50, timeout=60)
     grows("replay/sampled_0", 1000, timeout=60)
     run.interrupt()
     assert run.wait(timeout=30) == 130, run.text()
