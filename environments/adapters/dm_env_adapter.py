@@ -12,6 +12,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, first_timestep, picture
+from ..batches.given_numbers import one_number
 from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.space_sizes import check_array, check_depth
 from ..batches.tasks import Task, Tasks
@@ -80,13 +81,13 @@ class DmEnvBatch(BatchedEnvironment):
             if timestep.first():
                 first[index] = True
             else:
-                try:
-                    rewards[index], discounts[index] = float(timestep.reward), float(timestep.discount)
-                except (TypeError, ValueError) as error:
+                reward, discount = one_number(timestep.reward), one_number(timestep.discount)
+                if reward is None or discount is None:
                     raise CallboardError(
                         f"'step' of {type(environment).__name__} gives the reward {timestep.reward!r} and the discount "
                         f"{timestep.discount!r}: both must be numbers"
-                    ) from error
+                    )
+                rewards[index], discounts[index] = reward, discount
             self._over[index] = timestep.last()
         if self._keeps_infos:
             self._store_infos(first)

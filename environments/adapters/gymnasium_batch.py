@@ -10,6 +10,7 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
+from ..batches.given_numbers import one_number
 from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, reset_options
@@ -62,7 +63,6 @@ class GymnasiumBatch(BatchedEnvironment):
         self._followed: list[Any] = no_infos(len(environments))
         self._begun: list[Any] = no_infos(len(environments))
         self._keeps_infos = False
-        self._is_unchecked = True
         self._closed = False
 
     @property
@@ -85,7 +85,7 @@ class GymnasiumBatch(BatchedEnvironment):
         return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
-        environments, was_over, is_unchecked = self._environments, self._over, self._is_unchecked
+        environments, was_over = self._environments, self._over
         batch_size = len(environments)
         observations: list[Any] = [None] * batch_size
         rewards = [0.0] * batch_size
@@ -99,14 +99,16 @@ class GymnasiumBatch(BatchedEnvironment):
             outcome = environments[index].step(action)
             try:
                 observations[index], reward, terminated, truncated, followed[index] = outcome
-                rewards[index] = float(reward)
             except (TypeError, ValueError) as error:
                 raise wrong_step(environments[index], outcome) from error
-            if terminated or truncated or is_unchecked:
+            number = one_number(reward)
+            if number is None:
+                raise wrong_step(environments[index], outcome)
+            rewards[index] = number
+            if terminated is not False or truncated is not False:
                 check_step(environments[index], outcome)
                 discounts[index] = 0.0 if terminated else 1.0
                 over[index] = bool(terminated or truncated)
-        self._is_unchecked = False
         first, self._over = was_over, over
         if self._keeps_infos:
             nothing, mask = no_infos(batch_size), np.array(first, np.bool_)

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from ...caller_words import argument
 from ...errors import CallboardError
 from ..batches.encoding import encode_one
+from ..batches.given_numbers import one_number
 from ..batches.spaces import observation_encoding
 from ..batches.tasks import check_options_error
 from .old_gym import OldGym
@@ -72,13 +73,11 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
 def check_step(environment: Any, outcome: tuple[Any, ...]) -> None:
     """Checks the reward and the flags in a result of `step` of a single environment.
 
-    For first steps and the ends of episodes: a flag that is wrong but false does no harm.
-
     Raises:
-      CallboardError: the reward is text, or a flag is not true or false.
+      CallboardError: the reward is not a number, or a flag is not true or false.
     """
     _, reward, terminated, truncated, _ = outcome
-    if isinstance(reward, str):
+    if one_number(reward) is None:
         raise wrong_step(environment, outcome)
     check_flags(f"'step' of {environment_name(environment)} gives", terminated, truncated)
 
@@ -89,7 +88,6 @@ class CheckedSteps(gymnasium.Wrapper):
     def __init__(self, environment: gymnasium.Env) -> None:
         super().__init__(environment)
         self._encoding = observation_encoding(environment.observation_space)
-        self._is_unchecked = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         outcome = checked_reset(self.env, self.env.reset(seed=seed, options=options))
@@ -101,9 +99,7 @@ class CheckedSteps(gymnasium.Wrapper):
         if not isinstance(outcome, tuple) or len(outcome) != 5:
             raise wrong_step(self.env, outcome)
         encode_one(self._encoding, outcome[0])
-        if self._is_unchecked or outcome[2] or outcome[3]:
-            check_step(self.env, outcome)
-            self._is_unchecked = False
+        check_step(self.env, outcome)
         return outcome
 
 
@@ -119,7 +115,7 @@ def check_flags(beginning: str, terminated: Any, truncated: Any) -> None:
       CallboardError: one of them is something else, such as the text `no`, which Python takes as true.
     """
     for name, value in (("terminated", terminated), ("truncated", truncated)):
-        if not (isinstance(value, bool) or _are_flags(np.asarray(value), 1)):
+        if not (isinstance(value, bool | np.bool_) or _are_flags(np.asarray(value), 1)):
             raise CallboardError(f"{beginning} {name} {value!r}: it must be True or False")
 
 

@@ -83,7 +83,6 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._over = np.zeros(environment.num_envs, np.bool_)
         self._options: dict[str, Any] | None = None
         self._keeps_infos = False
-        self._is_unchecked = True
         self._closed = False
 
     @property
@@ -182,9 +181,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             _, rewards, terminations, truncations, _ = outcome
         except (TypeError, ValueError) as error:
             raise wrong_step(self._environment, outcome) from error
-        if self._is_unchecked:
-            check_batch_step(self._environment, (rewards, terminations, truncations), self.batch_size)
-            self._is_unchecked = False
+        check_batch_step(self._environment, (rewards, terminations, truncations), self.batch_size)
         return outcome
 
     def _begun_timestep(self) -> Timestep:

@@ -37,8 +37,9 @@ class OldGym(gymnasium.Wrapper):
         if not isinstance(outcome, tuple) or len(outcome) != 4:
             raise _not_old()
         observation, reward, done, info = outcome
-        truncated = bool(done) and bool(info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not truncated, truncated, info
+        # What `done` is, who takes the step checks.
+        ends = (False, done) if info.get("TimeLimit.truncated", False) else (done, False)
+        return observation, reward, *ends, info
 
 
 def _not_old() -> CallboardError:

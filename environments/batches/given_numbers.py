@@ -56,6 +56,14 @@ def read_numbers(given: Any, name: str) -> np.ndarray:
     return np.stack(arrays).reshape((*shape, *arrays[0].shape))
 
 
+def one_number(given: Any) -> float | None:
+    """Returns one number as a float, which may not be finite; None if it is anything else, such as text."""
+    try:
+        return None if isinstance(given, str | bytes) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def _checked(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind in _NUMBERS:
         return array

@@ -4,13 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tree
 
+from ...data import Nest
 from ...errors import CallboardError
 
 
 def place_text(path: Sequence[str]) -> str:
     """Returns ` at 'arm/angle'` for the path of a part of an observation; empty for the whole."""
     return f" at '{'/'.join(path)}'" if path else ""
+
+
+def check_finite(observation: Nest) -> None:
+    """Raises `CallboardError` if an observation, a nest of arrays, contains NaN or an infinity."""
+    for path, leaf in tree.flatten_with_path(observation):
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            value = leaf[~np.isfinite(leaf)][0]
+            raise CallboardError(f"the observation{place_text([str(key) for key in path])} contains {value}, no number")
 
 
 def as_choices(

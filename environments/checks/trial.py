@@ -15,12 +15,12 @@ from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_checks import autoreset_mode
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..adapters.single_environments import PROCESSES
-from ..batches.observation_bounds import ObservationBounds
-from ..batches.observation_values import place_text
+from ..batches.observation_values import check_finite
 from ..factory import check, environments_in, make
+from ..multi_agent.checked_agents import AgentBounds
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
-from ..python_factory import Factory, factory_name
+from ..python_factory import Factory
 from .random_actions import random_actions
 
 Phase = Literal["import", "constructor", "reset", "step", "close"]
@@ -135,15 +135,10 @@ def _try_agents(
     enter: Callable[[Phase], object],
     warn: Callable[[str], object],
 ) -> None:
-    environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options)
+    environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options, bounds=AgentBounds(warn))
     rng = np.random.default_rng(trial.seed)
-    bounds = {
-        agent: ObservationBounds(spec.observation, f"environment {f'{factory_name(name)}, agent {agent}'!r}", warn)
-        for agent, spec in environment.specs.items()
-    }
     enter("reset")
     steps = environment.reset(trial.seed)
-    _look(steps, bounds)
     enter("step")
     deadline = time.monotonic() + trial.seconds
     for _ in range(trial.steps):
@@ -151,7 +146,6 @@ def _try_agents(
             steps = environment.reset()
         else:
             steps = environment.step(agents_actions(environment, steps, rng))
-        _look(steps, bounds)
         if time.monotonic() > deadline:
             break
     enter("close")
@@ -171,26 +165,7 @@ def agents_actions(
     return actions
 
 
-def check_finite(observation: Nest) -> None:
-    """Raises `CallboardError` if an observation, a nest of arrays, contains NaN or an infinity."""
-    for path, leaf in tree.flatten_with_path(observation):
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            value = leaf[~np.isfinite(leaf)][0]
-            raise CallboardError(f"the observation{place_text([str(key) for key in path])} contains {value}, no number")
-
-
 def _check_timestep(timestep: Timestep) -> None:
     check_finite(timestep.observation)
     if not np.isfinite(timestep.reward).all():
         raise CallboardError(f"'step' gives the reward {timestep.reward[~np.isfinite(timestep.reward)][0]}")
-
-
-def _look(steps: Mapping[str, AgentStep], bounds: Mapping[str, ObservationBounds]) -> None:
-    for agent, step in steps.items():
-        try:
-            check_finite(step.observation)
-        except CallboardError as error:
-            raise CallboardError(f"agent {agent!r}: {error}") from error
-        if not np.isfinite(step.reward):
-            raise CallboardError(f"'step' gives agent {agent!r} the reward {step.reward}")
-        bounds[agent].look(tree.map_structure(lambda leaf: leaf[np.newaxis], step.observation))

@@ -4,7 +4,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ...errors import CallboardError, check_text, unknown
+from ..batches.given_numbers import one_number
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class AgentRewards:
@@ -39,20 +44,17 @@ class AgentRewards:
         self._kept.clear()
         self._ended.clear()
 
-    def check_agents(self, given: Mapping[Any, Any], what: str) -> None:
-        """Raises `CallboardError` if a mapping that the environment gives has keys that are no agents of it."""
+    def check_agents(self, given: Any, what: str) -> None:
+        """Raises `CallboardError` if what the environment gives is no mapping, or has keys that are no agents of it."""
+        if not isinstance(given, Mapping):
+            raise CallboardError(f"the {what} of {self._name} are a {type(given).__name__}, not a dictionary by agent")
         if not given.keys() <= self._known:
             agent = next(key for key in given if key not in self._known)
             raise unknown(f"agent in the {what} of {self._name}:", str(agent), self.ids)
 
     def number(self, reward: Any, agent: str) -> float:
-        """Returns a reward as a float; raises `CallboardError` if it is no number."""
-        try:
-            return float(reward)
-        except (TypeError, ValueError) as error:
-            raise CallboardError(
-                f"'step' of {self._name} gives agent {agent!r} the reward {reward!r}: it must be a number"
-            ) from error
+        """Returns a reward as a float; raises `CallboardError` if it is no finite number."""
+        return finite_reward(self._name, agent, reward)
 
     def of_transition(self, agent: str, reward: float) -> float:
         """Returns the reward of a transition of an agent: the one that is given, and those that were kept."""
@@ -88,3 +90,22 @@ class AgentRewards:
             logging.warning(
                 "%s gives agent %r the reward %g after its part has ended: it is ignored", self._name, agent, reward
             )
+
+
+def finite_reward(name: str, agent: str, reward: Any, method: str = "step") -> float:
+    """Returns the reward of an agent as a float.
+
+    Args:
+      name: the environment's name.
+      agent: the agent.
+      reward: what the environment gives.
+      method: the method that gave it, `reset` or `step`.
+
+    Raises:
+      CallboardError: it is no number, or none that float32 holds.
+    """
+    number = one_number(reward)
+    if number is None or not abs(number) <= _LARGEST:
+        kind = "number" if number is None else "finite number of float32"
+        raise CallboardError(f"{method!r} of {name} gives agent {agent!r} the reward {reward!r}: it must be a {kind}")
+    return number

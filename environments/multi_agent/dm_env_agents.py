@@ -11,9 +11,11 @@ from ..adapters.dm_env_adapter import spec_encoding
 from ..batches import encoding
 from ..batches.batched import picture
 from ..batches.encoding import EnvironmentEncoding
+from ..batches.given_numbers import one_number
 from ..batches.infos import NO_INFO
 from ..batches.tasks import Task, Tasks, no_task
 from .agent_rewards import AgentRewards
+from .checked_agents import encoded_observation
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 
 
@@ -91,7 +93,7 @@ class DmEnvAgents(MultiAgentEnvironment):
         infos = self._infos()
         steps: dict[str, AgentStep] = {}
         for what in ("observation", "reward", "discount"):
-            if isinstance(given := getattr(timestep, what), Mapping):
+            if isinstance(given := getattr(timestep, what), Mapping) or what == "observation":
                 self._rewards.check_agents(given, f"{what}s")
         for agent, id in self._ids.items():
             observed, acted = id in timestep.observation, agent in actions
@@ -149,28 +151,24 @@ class DmEnvAgents(MultiAgentEnvironment):
             self._environment.close()
 
     def _observation(self, agent: str, observation: Any) -> Nest:
-        return encoding.encode_one(self._encodings[agent].observation, observation)
+        return encoded_observation(self._name, agent, self._encodings[agent].observation, observation)
 
     def _infos(self) -> Mapping[Any, Any]:
         info = getattr(self._environment, "info", None)
-        return (info() or {}) if callable(info) else {}
+        infos = (info() or {}) if callable(info) else {}
+        self._rewards.check_agents(infos, "infos")
+        return infos
 
     def _numbers(self, timestep: Any, agent: str, id: Any) -> tuple[float, float]:
         reward = timestep.reward.get(id, 0.0) if isinstance(timestep.reward, Mapping) else timestep.reward
         discount = timestep.discount.get(id, 1.0) if isinstance(timestep.discount, Mapping) else timestep.discount
-        try:
-            numbers = float(reward), float(discount)
-        except (TypeError, ValueError) as error:
-            raise CallboardError(
-                f"'step' of {self._name} gives agent {agent!r} the reward {reward!r} and the discount {discount!r}: "
-                "both must be numbers"
-            ) from error
-        if numbers[1] not in (0.0, 1.0):
+        number = one_number(discount)
+        if number is None or number not in (0.0, 1.0):
             raise CallboardError(
                 f"'step' of {self._name} gives agent {agent!r} the discount {discount!r}: with several agents it must "
                 "be 0 or 1"
             )
-        return numbers
+        return self._rewards.number(reward, agent), number
 
 
 def is_dm_env_of_agents(made: Any) -> bool:

@@ -27,6 +27,7 @@ from ..workers.worker_environments import has_agents_in_worker, make_agents_in_w
 from .agent_groups import GroupedAgents, Groups
 from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
 from .agent_padding import PaddedAgents
+from .checked_agents import AgentBounds, CheckedAgents
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
@@ -77,6 +78,7 @@ def make_multi_agent(
     agent_index: bool = False,
     state: State | None = None,
     padding: bool = False,
+    bounds: AgentBounds | None = None,
 ) -> MultiAgentEnvironment:
     """Makes one environment with several agents.
 
@@ -95,6 +97,7 @@ def make_multi_agent(
       state: what the leaf `state` of observations contains, for centralized critics: all agents' `observations`,
         `observations_and_actions`, or the state of the `environment` itself; None for no such leaf.
       padding: whether agents get the same spaces; see `PaddedAgents`.
+      bounds: the bounds of agents' observations, which it shares with others like it.
 
     Raises:
       CallboardError: the name or an option is unknown, a package is not installed, a space is not supported, the
@@ -129,6 +132,7 @@ def make_multi_agent(
         for agent, spec in environment.specs.items():
             check_observation(f"{name}, agent {agent}", spec)
             _check_mask(name, agent, spec)
+        environment = CheckedAgents(environment, name, bounds)
         if state is not None and state != "environment":
             environment = ObservedState(environment, with_actions=state == "observations_and_actions")
         if groups:

@@ -18,7 +18,10 @@ from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, check_options_error, reset_options
 from ..info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .agent_rewards import AgentRewards
+from .checked_agents import encoded_observation
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
+
+_GIVEN = ("observations", "rewards", "terminations", "truncations", "infos", "agents")
 
 
 class PettingZooEnvironment(MultiAgentEnvironment):
@@ -95,6 +98,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             )
         observations, infos = outcome
         self._rewards.check_agents(observations, "observations")
+        self._rewards.check_agents(infos, "infos")
         self._rewards.begin()
         self._ended = set()
         self.is_over = not self._environment.agents
@@ -116,7 +120,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
                 "dictionaries by agent"
             )
         observations, rewards, terminations, truncations, infos = outcome
-        for what, given in zip(("observations", "rewards", "terminations", "truncations"), outcome, strict=False):
+        for what, given in zip(_GIVEN, (*outcome, dict.fromkeys(self._environment.agents)), strict=True):
             self._rewards.check_agents(given, what)
         left = set(self._environment.agents)
         steps: dict[str, AgentStep] = {}
@@ -127,7 +131,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
                 self._rewards.after_end(agent, reward)
                 continue
             terminated, truncated = terminations.get(id, False), truncations.get(id, False)
-            if terminated or truncated:
+            if terminated is not False or truncated is not False:
                 check_flags(f"'step' of {self._name} gives agent {agent!r}", terminated, truncated)
             terminated, truncated = bool(terminated), bool(truncated)
             info = infos.get(id) or NO_INFO
@@ -196,17 +200,21 @@ class PettingZooEnvironment(MultiAgentEnvironment):
     def _observation(self, agent: str, observation: Any, info: Info | None, ended: bool = False) -> Nest:
         if agent in self._mask_sizes:
             observation = with_mask(observation, self._mask(agent, info or NO_INFO, ended))
-        encoded = encoding.encode_one(self._encodings[agent].observation, observation)
-        may_wait = ended or self._by_turns or self._ids[agent] in getattr(self._environment, "waiting", ())
+        encoded = encoded_observation(self._name, agent, self._encodings[agent].observation, observation)
+        waits = self._ids[agent] in getattr(self._environment, "waiting", ())
+        may_wait = ended or waits or (self._by_turns and not self._has_turn(agent))
         if may_wait and has_mask(encoded) and not any(part.any() for part in tree.flatten(encoded[MASK])):
             if agent not in self._waiting:
                 self._waiting[agent] = absent_observation(self.specs[agent], legal="first")[MASK]
             encoded[MASK] = self._waiting[agent]
         return encoded
 
+    def _has_turn(self, agent: str) -> bool:
+        return self._environment.aec_env.agent_selection == self._ids[agent]
+
     def _mask(self, agent: str, info: Info, ended: bool) -> np.ndarray:
         size = self._mask_sizes[agent]
-        if self._by_turns and self._environment.aec_env.agent_selection != self._ids[agent]:
+        if self._by_turns and not self._has_turn(agent):
             return np.zeros(size, np.int8)
         assert self._mask_key is not None
         return read_mask(info, self._mask_key, size, f"agent {agent!r} of {self._name}", needed=not ended)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...action_masks import has_mask, illegal_rows
 from ...data import Nest, Timestep
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import check_seeds
 from ..batches.infos import Info, Infos, no_infos
 from ..batches.tasks import Task
 from ..python_factory import Factory
+from .checked_agents import AgentBounds
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .multi_agent_factory import Groups, State, is_multi_agent, make_multi_agent
 from .policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, policy_slots
@@ -202,8 +202,6 @@ class PolicyBatches:
         """Puts what the agents of one environment received into the columns of their policies."""
         is_over, was_acting, episode.acting = environment.is_over, episode.acting, {}
         for agent, step in steps.items():
-            if agent not in episode.places:
-                raise unknown("agent in what the environment gives:", agent, self._agents)
             policy, slot = place = episode.places[agent]
             is_first = agent not in was_acting
             is_last = bool(step.terminated or step.truncated or is_over)
@@ -285,7 +283,6 @@ class _Columns:
     """One timestep of a policy's slots, which shows absent agents until something else is put in."""
 
     def __init__(self, slots: PolicySlots, environments: int):
-        self._agents, self._spec = slots
         spec, count = slots.spec, environments * len(slots.agents)
         # The arrays of environments with several agents are those that agents see.
         self._observation, self._action = encoding.encoding_of(EnvironmentSpec(spec.observation, spec.action))
@@ -299,11 +296,8 @@ class _Columns:
 
     def take(self) -> Timestep:
         """Returns the timestep and begins another."""
-        observation = encoding.stack(self._observation, self.observation)
-        if has_mask(self._spec.observation):
-            self._check_masks(observation)
         timestep = Timestep(
-            observation=observation,
+            observation=encoding.stack(self._observation, self.observation),
             reward=self.reward,
             discount=self.discount,
             first=self.first,
@@ -311,16 +305,6 @@ class _Columns:
         )
         self._clear()
         return timestep
-
-    def _check_masks(self, observation: Nest) -> None:
-        for slot in illegal_rows(self._spec, observation):
-            # At the end of an episode there may be nothing left to do.
-            if not self.last[slot]:
-                env, agent = divmod(int(slot), len(self._agents))
-                raise CallboardError(
-                    f"agent {self._agents[agent]!r} has an action mask that allows nothing, in environment {env} of "
-                    "the batch: let its part end, or allow an action that does nothing"
-                )
 
     def _clear(self) -> None:
         self.observation: list[Nest] = [self._absent] * self._count
@@ -369,9 +353,9 @@ def make_policy_batches(
     check_seeds(count, seeds)
     slots = range(count) if slots is None else slots
     with contextlib.ExitStack() as opened:
-        environments = []
+        environments, bounds = [], AgentBounds()
         for slot, seed in zip(slots, seeds, strict=True):
-            made = make_multi_agent(env, int(seed), options, slot, actor, groups, agent_index, state, padding)
+            made = make_multi_agent(env, int(seed), options, slot, actor, groups, agent_index, state, padding, bounds)
             opened.callback(made.close)
             environments.append(made)
         batches = PolicyBatches(environments, mapping, policies, seeds)

@@ -10,9 +10,10 @@ import tree
 
 from ...action_masks import MASK
 from ...errors import CallboardError
+from ..adapters.gymnasium_checks import check_flags
 from ..adapters.old_gym import converted_space
 
-_ALL = "__all__"
+_ALL, _COMMON = "__all__", "__common__"
 _NAMES = ("possible_agents", "agents", "_agent_ids")
 
 
@@ -86,9 +87,13 @@ class RllibEnvironment:
         if not all(isinstance(one, Mapping) for one in outcome):
             return outcome
         observations, rewards, terminated, *truncated, infos = outcome
-        ends = [self._by_agent(terminated), self._by_agent(truncated[0] if truncated else {})]
+        cut = truncated[0] if truncated else {}
+        for agent in {**terminated, **cut}:
+            beginning = f"'step' of {self._name} gives agent {agent!r}"
+            check_flags(beginning, terminated.get(agent, False), cut.get(agent, False))
+        ends = [self._by_agent(terminated), self._by_agent(cut)]
         self.agents = [agent for agent in self.agents if not any(end.get(agent) for end in ends)]
-        infos = {agent: info for agent, info in infos.items() if agent in self._actions}
+        infos = {agent: info for agent, info in infos.items() if agent != _COMMON}
         self._acting = set(observations)
         self._last |= observations
         self.waiting = {

@@ -182,7 +182,7 @@ class EpisodeFiles:
             found = json.loads(read_regular(file))
             different = [name for name, space in spaces.items() if found[name] != space]
             counts = found["total_episodes"], found["total_steps"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise CallboardError(f"{file} is damaged; remove {self.path.parent} to record anew") from error
         if different or not all(isinstance(count, int) for count in counts):
             raise CallboardError(

@@ -99,7 +99,6 @@ class Singles:
         self._task: Any = None
         self._due = [False] * len(environments)
         self._options: Any = None
-        self._is_unchecked = True
         is_dm_env = isinstance(first, DmEnv)
         own = callable(_attribute(first, "set_task"))
         self.about = {
@@ -137,17 +136,16 @@ class Singles:
                 outcome = environment.step(action)
                 try:
                     observation, reward, ended, cut, rows[index] = outcome
-                    rewards[index] = float(reward)
+                    rewards[index] = float("text" if isinstance(reward, (str, bytes)) else reward)
                 except (TypeError, ValueError):
                     raise Refused("outcome", method="step", outcome=plain(outcome)) from None
-                if ended or cut or self._is_unchecked:
-                    if isinstance(reward, str) or not (_is_flag(ended) and _is_flag(cut)):
+                if ended is not False or cut is not False:
+                    if not (_is_flag(ended) and _is_flag(cut)):
                         raise Refused("outcome", method="step", outcome=plain((0, *outcome[1:4], {})))
                     terminated[index], truncated[index] = bool(ended), bool(cut)
                     self._over[index] = bool(ended or cut)
                 discounts[index] = environment.discount if isinstance(environment, DmEnv) else 1.0
             self._write(exchange, slot, index, observation)
-        self._is_unchecked = False
         exchange.rewards[slot][:] = rewards
         if self.about["own_discounts"]:
             exchange.discounts[slot][:] = discounts
@@ -199,7 +197,6 @@ class Vector:
         self.observation = described(environment.single_observation_space)
         self.action = described(environment.single_action_space)
         self._finals: Any = ()
-        self._is_unchecked = True
         classes = [kind.__name__ for kind in type(getattr(environment, "unwrapped", environment)).__mro__]
         is_of_singles = "SyncVectorEnv" in classes or "AsyncVectorEnv" in classes
         own = callable(_attribute(environment, "set_task"))
@@ -240,8 +237,7 @@ class Vector:
         if not isinstance(outcome, tuple) or len(outcome) != 5:
             raise Refused("outcome", method="step", outcome=plain(outcome))
         observations, rewards, terminated, truncated, info = outcome
-        if self._is_unchecked:
-            self._check(exchange, outcome)
+        self._check(exchange, outcome)
         exchange.rewards[slot][:], exchange.terminated[slot][:] = rewards, terminated
         exchange.truncated[slot][:] = truncated
         self._write(exchange.observations[slot], ..., observations)
@@ -273,7 +269,6 @@ class Vector:
             are_flags = place == 0 or (given.dtype.kind in "buif" and np.isin(given, (0, 1)).all())
             if given.shape != exchange.rewards[0].shape or given.dtype.kind not in "buif" or not are_flags:
                 raise Refused("batch_outcome", outcome=plain(tuple(map(np.asarray, outcome[1:4]))))
-        self._is_unchecked = False
 
     def _final(self, exchange: Exchange, rows: list[int], final: Any, observations: Any, answer: Any) -> list[int]:
         """Writes the final observations in rows, and finds out whether the environment overwrites them."""
@@ -414,8 +409,9 @@ def old_gym(environment: Any) -> Any:
             if not isinstance(outcome, tuple) or len(outcome) != 4:
                 raise Refused("not_old")
             observation, reward, done, info = outcome
-            cut = bool(done) and bool(info.get("TimeLimit.truncated", False))
-            return observation, reward, bool(done) and not cut, cut, info
+            # What `done` is, who takes the step checks.
+            ends = (False, done) if info.get("TimeLimit.truncated", False) else (done, False)
+            return (observation, reward, *ends, info)
 
         def render(self) -> Any:
             return environment.render()

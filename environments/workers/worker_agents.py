@@ -69,13 +69,17 @@ class WorkerParallel:
         self.worker.close()
 
     def _answer(self, do: str, **details: Any) -> Any:
+        # The worker has written into the next arrays, also where it then refuses what it was to write.
+        self._slot = (self._slot + 1) % SLOTS
         try:
             answer, _ = self.worker.request(do, **details)
         except Refusal as refusal:
             agent, given = refusal.details["agent"], restored(refusal.details["observation"])
-            encoding.encode_one(observation_encoding(self.observation_space(agent)), given, (str(agent),))
+            try:
+                encoding.encode_one(observation_encoding(self.observation_space(agent)), given)
+            except CallboardError as error:
+                raise CallboardError(f"agent {str(agent)!r} of {self.spec.id}: {error}") from refusal
             raise CallboardError(f"{self.spec.id} gives agent {agent!r} an observation out of its space") from refusal
-        self._slot = (self._slot + 1) % SLOTS
         outcome, self.agents = restored(answer["outcome"])
         if isinstance(outcome, tuple) and isinstance(outcome[0], list):
             shown = self._exchange.observations[self._slot]

@@ -51,8 +51,9 @@ class WorkerVector(VectorEnv):
         self._slot = 0
 
     def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None) -> Any:
-        answer = self._request("reset", seed=listed(seed), options=listed(options))[0]
+        # The worker writes into the next arrays, also where it then refuses what it was to write.
         self._slot = (self._slot + 1) % SLOTS
+        answer = self._request("reset", seed=listed(seed), options=listed(options))[0]
         if answer.get("seeds_refused"):
             raise TypeError("the environment takes no list of seeds")
         return self._observations(), self._info(answer)
@@ -63,11 +64,11 @@ class WorkerVector(VectorEnv):
         else:
             for array, given in zip(self._actions, tree.flatten(actions), strict=True):
                 array[...] = given
+        slot = self._slot = (self._slot + 1) % SLOTS
         try:
             answer = self.worker.step()
         except Refusal as refusal:
             self._refuse(refusal.details)
-        slot = self._slot = (self._slot + 1) % SLOTS
         exchange = self.exchange
         info = {} if answer is None else self._info(answer)
         if answer is not None and "final" in answer:

@@ -72,6 +72,6 @@ def _value(text: str) -> bool | int | float | str:
     """Returns a setting as the number or truth value that it is, and else as text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, bool | int | float) else text

@@ -118,7 +118,7 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
         found = "no answer; is the host up, and the port open in its firewall?"
     except OSError as error:
         found = (error.strerror or str(error)).lower()
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         found = "another program answers at that port"
     # A host that was reached once counts as reachable, even if its check has ended since.
     if views[host][other] != REACHED:

@@ -65,7 +65,7 @@ def test_rewards_must_be_numbers():
 
     environment = DmEnvAgents(NoReward(), "my:NoReward")
     environment.reset()
-    with pytest.raises(CallboardError, match="gives agent '0' the reward None and the discount 1.0: both must be numb"):
+    with pytest.raises(CallboardError, match="gives agent '0' the reward None: it must be a number"):
         environment.step({"0": 0, "1": 0})
 
 

@@ -86,9 +86,9 @@ def test_tasks_are_tried_with_an_environment():
 
 def test_factories():
     environment = make_multi_agent("pettingzoo_games:plain", 0, {"goal": 7})
-    assert isinstance(environment, PettingZooEnvironment) and environment.unwrapped.goal == 7
+    assert isinstance(environment._environment, PettingZooEnvironment) and environment.unwrapped.goal == 7
     environment = make_multi_agent("scripted_agents:Counting", 5)
-    assert isinstance(environment, DmEnvAgents) and environment.unwrapped.seed == 5
+    assert isinstance(environment._environment, DmEnvAgents) and environment.unwrapped.seed == 5
     assert isinstance(make_multi_agent(ScriptedAgents, 0), ScriptedAgents)
 
 

@@ -281,22 +281,6 @@ def test_absent_agents_have_a_mask_of_ones():
     assert observation["action_mask"].tolist() == [[1, 1, 1], [0, 1, 0]] and observation["action_mask"].dtype == np.int8
 
 
-def test_a_mask_must_allow_an_action_before_the_end():
-    mask = specs.BoundedArray((2,), np.int8, 0, 1)
-    spec = EnvironmentSpec({"observation": SPEC.observation, "action_mask": mask}, specs.DiscreteArray(2))
-
-    def shown(mask, end=""):
-        step = seen(0, 0.0, end)
-        return step._replace(observation={"observation": step.observation, "action_mask": np.array(mask, np.int8)})
-
-    steps = [{"b": shown([0, 1])}, {"b": shown([0, 0], "terminated")}, {"a": shown([1, 0]), "b": shown([0, 0])}, {}]
-    batches = batches_of(ScriptedAgents(steps, specs={"a": spec, "b": spec}))
-    batches.reset()
-    batches.step({"p": np.zeros(2, np.int32)})
-    with pytest.raises(CallboardError, match="^agent 'b' has an action mask that allows nothing, in environment 0 of"):
-        batches.step({"p": np.zeros(2, np.int32)})
-
-
 def test_the_rest_of_the_interface_is_that_of_a_batch():
     environments = [ScriptedAgents([{"a": seen(1)}]) for _ in range(2)]
     batches = batches_of(*environments)
@@ -312,12 +296,6 @@ def test_the_rest_of_the_interface_is_that_of_a_batch():
 def test_environments_must_have_the_same_agents():
     with pytest.raises(CallboardError, match="^environments 0 and 1 have different agents: a, b, and a, c; name all"):
         batches_of(ScriptedAgents(), ScriptedAgents(agents=("a", "c")))
-
-
-def test_agents_that_the_environment_does_not_list_are_an_error():
-    batches = batches_of(ScriptedAgents([{"c": seen(1)}]))
-    with pytest.raises(CallboardError, match="^unknown agent in what the environment gives: 'c'; choose from a, b$"):
-        batches.reset()
 
 
 def test_actions_of_a_wrong_shape_are_an_error():

@@ -194,6 +194,7 @@ def test_a_resumed_run_has_the_same_token(serve, start, tmp_path):
     client = PolicyClient(url, token.strip())
     assert wait_until(lambda: again.process.poll() is None and client.health()["status"] == "ok", 60)
     assert client.begin([0.0, 0.5]).action in (0, 1)
+    assert wait_until(lambda: f"policy server at {url}" in again.text(), 30), again.text()
     assert json.loads((EXAMPLES / "spaces.json").read_text())["action"]["n"] == 2
     again.interrupt()
     assert again.wait() == 130
