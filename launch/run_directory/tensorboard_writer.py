@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..plain_names import in_markdown
 from .metric_names import is_bookkeeping
 
 _DISTRIBUTION = "_distribution"
@@ -64,8 +66,13 @@ class TensorBoardWriter:
 
         with self._writer.as_default(step=0):
             hparams.hparams({name: _value(text) for name, text in self._settings.items()})
-            rows = [f"| {name} | `{text}` |" for name, text in self._settings.items()]
+            rows = [f"| {in_markdown(name)} | {_cell(text)} |" for name, text in self._settings.items()]
             tf.summary.text("settings", "\n".join(["| setting | value |", "| --- | --- |", *rows]))
+
+
+def _cell(text: str) -> str:
+    """Returns a setting for a table in Markdown, as code where none of its characters would end that."""
+    return f"`{text}`" if text and text.isprintable() and not set("`|") & set(text) else in_markdown(text)
 
 
 def _value(text: str) -> bool | int | float | str:
@@ -74,4 +81,6 @@ def _value(text: str) -> bool | int | float | str:
         value = json.loads(text)
     except ValueError:
         return text
-    return value if isinstance(value, bool | int | float) else text
+    # Protocol buffers hold no larger number.
+    fits = isinstance(value, int) and abs(value) <= sys.float_info.max
+    return value if fits or isinstance(value, float) else text
