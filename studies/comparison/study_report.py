@@ -63,8 +63,8 @@ def write_report(
     parts.append(f"```\n{printable(command)}\n```")
     parts.append(
         f"{finished} of {len(ends)} runs are finished. {os.cpu_count()} CPUs ({platform.machine()}), Callboard "
-        f"{__version__}, Python {platform.python_version()}. Scores are the last value of {in_markdown(study.report.metric)}; "
-        f"intervals are percentile bootstraps of the interquartile mean."
+        f"{__version__}, Python {platform.python_version()}. Scores are the last value of "
+        f"{in_markdown(study.report.metric)}; intervals are percentile bootstraps of the interquartile mean."
     )
     for table in tables(comparison):
         parts += [f"## {in_markdown(table.title[:1].upper() + table.title[1:])}", table.markdown()]
