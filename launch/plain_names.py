@@ -16,6 +16,11 @@ def in_markdown(text: str) -> str:
     return re.sub(r"([\\`<|]|\](?=[(\[:]))", r"\\\1", printable(text))
 
 
+def as_code(text: str) -> str:
+    """Returns a text for a line of Markdown as code, or as `in_markdown` where one of its characters would end that."""
+    return f"`{text}`" if text and text.isprintable() and not set("`|") & set(text) else in_markdown(text)
+
+
 def in_plot(text: str) -> str:
     """Returns a text for a plot, in which Matplotlib sees no formula, and no label that a legend leaves out."""
     shown = "\n".join(map(printable, text.split("\n"))).replace("$", r"\$")

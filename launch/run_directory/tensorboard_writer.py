@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..plain_names import in_markdown
+from ..plain_names import as_code, in_markdown
 from .metric_names import is_bookkeeping
 
 _DISTRIBUTION = "_distribution"
@@ -66,13 +66,8 @@ class TensorBoardWriter:
 
         with self._writer.as_default(step=0):
             hparams.hparams({name: _value(text) for name, text in self._settings.items()})
-            rows = [f"| {in_markdown(name)} | {_cell(text)} |" for name, text in self._settings.items()]
+            rows = [f"| {in_markdown(name)} | {as_code(text)} |" for name, text in self._settings.items()]
             tf.summary.text("settings", "\n".join(["| setting | value |", "| --- | --- |", *rows]))
-
-
-def _cell(text: str) -> str:
-    """Returns a setting for a table in Markdown, as code where none of its characters would end that."""
-    return f"`{text}`" if text and text.isprintable() and not set("`|") & set(text) else in_markdown(text)
 
 
 def _value(text: str) -> bool | int | float | str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ... import __version__
 from ...errors import printable
 from ...files.atomic_files import write_file
-from ...launch.plain_names import in_markdown
+from ...launch.plain_names import as_code, in_markdown
 from .comparison import Comparison, Group, compare
 from .comparison_tables import tables
 from .curve_plots import plot_curves, plot_scores
@@ -64,7 +64,7 @@ def write_report(
     parts.append(
         f"{finished} of {len(ends)} runs are finished. {os.cpu_count()} CPUs ({platform.machine()}), Callboard "
         f"{__version__}, Python {platform.python_version()}. Scores are the last value of "
-        f"{in_markdown(study.report.metric)}; intervals are percentile bootstraps of the interquartile mean."
+        f"{as_code(study.report.metric)}; intervals are percentile bootstraps of the interquartile mean."
     )
     for table in tables(comparison):
         parts += [f"## {in_markdown(table.title[:1].upper() + table.title[1:])}", table.markdown()]
@@ -73,7 +73,7 @@ def write_report(
         plot_scores(comparison, directory.path / _SCORES)
         parts += ["## Plots", f"![curves of all runs]({_CURVES})", f"![final scores]({_SCORES})"]
     failed = [
-        f"- {in_markdown(name)}: exit code {end.exit_code}" for name, end in ends.items() if end and not end.is_finished
+        f"- {as_code(name)}: exit code {end.exit_code}" for name, end in ends.items() if end and not end.is_finished
     ]
     if failed:
         parts += ["## Failed runs", "\n".join(failed)]
