@@ -130,6 +130,7 @@ class DMPO(DMPOSettings, TransitionAgent):
 
         def update_targets(steps: tf.Tensor) -> None:
             learned.copy_to_targets_every(self.target_update_period, steps)
+            networks.value_range.settle(learned.critic, learned.target_critic)
             networks.learning.assign(True)
 
         return GradientLearner(

@@ -5,7 +5,7 @@ from .adapters.gymnasium_batch import GymnasiumBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .batches.batched import BatchedEnvironment, EnvironmentWrapper
 from .batches.seeding import environment_seeds
-from .checks.episode_limits import episode_limit_advice
+from .checks.episode_limits import unending_advice
 from .factory import (
     Environment,
     check,
@@ -50,7 +50,6 @@ __all__ = [
     "environment_of_slots",
     "environment_seeds",
     "environment_text",
-    "episode_limit_advice",
     "for_evaluation",
     "has_unseen_levels",
     "is_multi_agent",
@@ -64,4 +63,5 @@ __all__ = [
     "read_mixture",
     "register_environment",
     "spec",
+    "unending_advice",
 ]

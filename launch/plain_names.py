@@ -1,11 +1,33 @@
-"""Names that users give, in the letters that other libraries accept: TensorFlow, Prometheus and MLflow."""
+"""Names that users give, as others accept them: TensorFlow, Prometheus, MLflow, Matplotlib and readers of Markdown."""
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ..errors import printable
 
-def plain_names(names: Sequence[str], also: str = "") -> list[str]:
+_DIGEST = 8
+"""Digits of the hash at the end of a name that was too long."""
+
+
+def in_markdown(text: str) -> str:
+    """Returns a text for a line of Markdown, in which it makes no link, HTML, code or cell of its own."""
+    return re.sub(r"([\\`<|]|\](?=[(\[:]))", r"\\\1", printable(text))
+
+
+def as_code(text: str) -> str:
+    """Returns a text for a line of Markdown as code, or as `in_markdown` where one of its characters would end that."""
+    return f"`{text}`" if text and text.isprintable() and not set("`|") & set(text) else in_markdown(text)
+
+
+def in_plot(text: str) -> str:
+    """Returns a text for a plot, in which Matplotlib sees no formula, and no label that a legend leaves out."""
+    shown = "\n".join(map(printable, text.split("\n"))).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def plain_names(names: Sequence[str], also: str = "", longest: int | None = None) -> list[str]:
     """Returns a name of ASCII letters, digits and `_` for each name, no two of them the same.
 
     Another character becomes `_`, and one beyond ASCII its number, as `_xf6_` for `ö`.  In names that would then be the
@@ -14,7 +36,11 @@ def plain_names(names: Sequence[str], also: str = "") -> list[str]:
     Args:
       names: the names, in an order that does not change.
       also: further characters that may stay.
+      longest: characters that a name may have; a longer one ends in a hash of itself.  None for any number.
     """
+    if longest is not None:
+        names = plain_names(names, also)
+        return [name if len(name) <= longest else f"{name[: longest - _DIGEST]}{_digest(name)}" for name in names]
     short = [_plain(name, also, by_number=False) for name in names]
     counts = Counter(short)
     found: dict[str, None] = {}
@@ -24,6 +50,10 @@ def plain_names(names: Sequence[str], also: str = "") -> list[str]:
             plain += "_"
         found[plain] = None
     return list(found)
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
 
 
 def _plain(name: str, also: str, by_number: bool) -> str:

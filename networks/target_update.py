@@ -4,6 +4,7 @@ Call these functions in a replica context, in the cross-replica context, or outs
 its own variables, without communication.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ def _update(source: tf.Module, target: tf.Module, assign: Any, due: tf.Tensor | 
     for new, old in pairs:
         if new.shape != old.shape:
             raise ValueError(f"the target's {old.name} has shape {old.shape}, the source's {new.name} {new.shape}")
+
+    assign_each(pairs, assign, due)
+
+
+@tf.autograph.experimental.do_not_convert
+def assign_each(pairs: Sequence[tuple[Any, tf.Variable]], assign: Any, due: tf.Tensor | None = None) -> None:
+    """Calls `assign(new, variable)` for every pair on each device, if `due`, a boolean scalar, is true or not given."""
 
     def assign_all(strategy: tf.distribute.Strategy) -> None:
         for new, old in pairs:

@@ -178,6 +178,8 @@ def make_q_learner(
 
     def update_target(steps: tf.Tensor) -> None:
         copy_weights_every(target_update_period, steps, networks.online, networks.target)
+        if networks.value_range is not None:
+            networks.value_range.settle(networks.online, networks.target)
         networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)

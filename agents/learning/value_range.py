@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from ...data import Sample
 from ...errors import CallboardError
+from ...networks.heads.moved_atoms import move_atoms
 from ...transitions import valid_transitions
 from ..losses.categorical import support
 from ..losses.n_step import n_step_window
@@ -42,6 +43,8 @@ class _Shown:
         self.limits = _variable(np.zeros(2), "limits_shown")
         """Lowest and highest value that the rewards allow."""
         self.transitions = _variable(0.0, "transitions_shown")
+        self.ends = _variable(np.full(2, np.nan), "ends_shown")
+        """Where the ends belong; not a number where they stay."""
 
 
 class ValueRange(tf.Module):
@@ -56,6 +59,7 @@ class ValueRange(tf.Module):
     - where after 100,000 transitions it is more than ten times what they showed, means of targets included, it shrinks
       to 1.5 times that.
 
+    `settle` moves them after the update, with the networks, so that distributions that are learned stay the same.
     The ends are part of the weights.
 
     Args:
@@ -76,7 +80,10 @@ class ValueRange(tf.Module):
         """Returns the values of the atoms, `[atoms]`; from -1 to 1 before a return other than 0 was seen."""
         if None not in self._given:
             return support(*self._given, atoms, dtype)
-        low, high = (end if given is None else given for end, given in zip(self._seen, self._given, strict=True))
+        return self._support(tf.stack(self._seen), atoms, dtype)
+
+    def _support(self, ends: tf.Tensor, atoms: int, dtype: Any) -> tf.Tensor:
+        low, high = (end if given is None else given for end, given in zip(tf.unstack(ends), self._given, strict=True))
         low, high = tf.cast(low, tf.float64), tf.cast(high, tf.float64)
         margin = tf.where(high > low, _MARGIN * (high - low), 1.0)
         low, high = (
@@ -107,7 +114,7 @@ class ValueRange(tf.Module):
             # The return of clipped rewards is not the clipped return.
             found.append(returns)
         values = _extremes(tf.concat([tf.reshape(part, (-1,)) for part in found], axis=0))
-        ends = tf.stack(self._seen)
+        ends = self._wanted()
         ends = tf.where(_beyond(values, ends), _GROWTH * values, ends)
         shown.values.assign(_wider(shown.values, values))
         limits = _extremes(returns) if agent.discount == 1 else _extremes(reward) / (1 - agent.discount)
@@ -132,13 +139,40 @@ class ValueRange(tf.Module):
         shown.values.assign(_wider(shown.values, _extremes(_only(tf.linalg.matvec(target, values), valid))))
         gathered = [sum_over_replicas(_only(target[:, end], valid)) for end in (0, -1)]
         full = tf.stack(gathered) > _FULL / target.shape[-1] * sum_over_replicas(taken)
-        ends = tf.stack(self._seen)
+        ends = self._wanted()
         low, high = tf.unstack(_GROWTH * ends)
         lowest, highest = tf.unstack(shown.limits)
         further = tf.stack([tf.maximum(low, lowest), tf.minimum(high, highest)])
         self._move(tf.where(full & _beyond(further, ends), further, ends))
 
+    def settle(self, *networks: tf.Module) -> None:
+        """Moves the ends to where the batches of an update have shown that they belong, and networks with them.
+
+        Call it after the update, where targets have been copied; see `move_atoms`.
+
+        Args:
+          *networks: their distributions have `agent.atoms` atoms.
+        """
+        if None not in self._given:
+            return
+        seen, ends = tf.stack(self._seen), self._wanted()
+        before, after = (self._support(each, self._agent.atoms, tf.float64) for each in (seen, ends))
+        for network in networks:
+            move_atoms(network, before, after, tf.reduce_any(ends != seen))
+        self._assign(ends)
+        self._shown.ends.assign(tf.fill((2,), tf.constant(np.nan, tf.float64)))
+
+    def _wanted(self) -> tf.Tensor:
+        wanted = self._shown.ends.read_value()
+        return tf.where(tf.math.is_nan(wanted), tf.stack(self._seen), wanted)
+
     def _move(self, ends: tf.Tensor) -> None:
+        """Moves the ends after the update; at once where nothing was seen, and so nothing was learned, before."""
+        seen = tf.stack(self._seen)
+        self._shown.ends.assign(ends)
+        self._assign(tf.where(tf.reduce_all(seen == 0), ends, seen))
+
+    def _assign(self, ends: tf.Tensor) -> None:
         for variable, end in zip(self._seen, tf.unstack(ends), strict=True):
             variable.assign(end)
 

@@ -1,5 +1,6 @@
 """How the episodes of an environment can be limited, for messages about episodes that do not end."""
 
+import contextlib
 import json
 import shlex
 from collections.abc import Mapping
@@ -8,11 +9,31 @@ from typing import Any
 from ...errors import CallboardError
 from ..adapters.pettingzoo_names import PREFIX as PETTINGZOO
 from ..adapters.single_environments import WRAPPERS
+from ..default_options import default_options
 from ..factory import Environment, check
 
 _STEPS = 1000
 _OPTIONS = ("max_episode_steps", "max_num_frames_per_episode")
 _WRAPPER = {"name": "TimeLimit", "max_episode_steps": _STEPS}
+
+
+def unending_advice(env: Environment, options: Mapping[str, Any], steps: int) -> str:
+    """Returns a clause about episodes that have not ended: the limit that they have, or else how to limit them.
+
+    Args:
+      env: the environment, as in `make`.
+      options: its options.
+      steps: what one of them has made so far.
+    """
+    declared: dict[str, Any] = {}
+    if isinstance(env, str):
+        with contextlib.suppress(CallboardError):
+            declared = default_options(env)
+    for option in _OPTIONS:
+        limit = options.get(option, declared.get(option))
+        if isinstance(limit, int) and limit > steps:
+            return f"they end at the latest with {option} = {limit:,}"
+    return f"if they may never end, {episode_limit_advice(env, options)}"
 
 
 def episode_limit_advice(env: Environment, options: Mapping[str, Any]) -> str:

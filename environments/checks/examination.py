@@ -23,7 +23,7 @@ from ..factory import check, environments_in, make
 from ..multi_agent.multi_agent import MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
-from .episode_limits import episode_limit_advice
+from .episode_limits import unending_advice
 from .random_actions import random_actions
 from .trial import Phase, Trial, agents_actions, try_environment
 
@@ -96,10 +96,10 @@ def _examine(
     found["deterministic"], found["difference"] = not difference, difference or None
     found |= _play(player, examination)
     if not found["episodes"]:
-        advice = episode_limit_advice(name, examination.options)
+        own = {key: value for key, value in options.items() if key != PROCESSES}
         warn(
             f"environment {factory_name(name)!r}: no episode has ended within {found['steps']:,} random steps; "
-            f"if some may never end, {advice}"
+            f"{unending_advice(name, own, found['steps'])}"
         )
     elif found["rewards"] == [0.0, 0.0]:
         warn(

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlflow.entities import Metric, Param
@@ -15,6 +15,10 @@ _ID = "mlflow"
 _EXPERIMENT = "callboard"
 _PARAMETERS = 100
 """Parameters that one call may send."""
+_METRICS = 1000
+"""Metrics, likewise."""
+_NAME_LENGTH = 250
+"""Length of the longest name."""
 _TEXT_LENGTH = 6000
 """Length of the longest value of a parameter."""
 
@@ -44,7 +48,8 @@ class MlflowLogger(MetricLogger):
             experiment_id = experiment.experiment_id if experiment is not None else client.create_experiment(name)
             known = client.create_run(experiment_id, run_name=run.name).info.run_id
             run.keep(_ID, known)
-            parameters = [Param(key, text[:_TEXT_LENGTH]) for key, text in run.settings.items()]
+            texts = zip(_shown(list(run.settings)), run.settings.values(), strict=True)
+            parameters = [Param(key, text[:_TEXT_LENGTH]) for key, text in texts]
             for first in range(0, len(parameters), _PARAMETERS):
                 client.log_batch(known, params=parameters[first : first + _PARAMETERS])
         else:
@@ -54,13 +59,19 @@ class MlflowLogger(MetricLogger):
     def write(self, row: Mapping[str, Any]) -> None:
         step, milliseconds = int(row["environment_steps"]), int(row.get("time", time.time()) * 1000)
         names = sorted(row.keys() - {"time"})
-        pairs = zip(names, plain_names(list(map(_without_empty_parts, names)), also="/-. :"), strict=True)
+        pairs = zip(names, _shown(names), strict=True)
         metrics = [Metric(shown, float(row[name]), milliseconds, step) for name, shown in pairs]
-        self._client.log_batch(self._run_id, metrics=metrics)
+        for first in range(0, len(metrics), _METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[first : first + _METRICS])
 
     def close(self) -> None:
         if self._client is not None:
             self._client.set_terminated(self._run_id)
+
+
+def _shown(names: Sequence[str]) -> list[str]:
+    """Returns the names of metrics or parameters as MLflow accepts them."""
+    return plain_names(list(map(_without_empty_parts, names)), also="/-. :", longest=_NAME_LENGTH)
 
 
 def _without_empty_parts(name: str) -> str:

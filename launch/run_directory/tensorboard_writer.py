@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..plain_names import as_code, in_markdown
 from .metric_names import is_bookkeeping
 
 _DISTRIBUTION = "_distribution"
@@ -64,7 +66,7 @@ class TensorBoardWriter:
 
         with self._writer.as_default(step=0):
             hparams.hparams({name: _value(text) for name, text in self._settings.items()})
-            rows = [f"| {name} | `{text}` |" for name, text in self._settings.items()]
+            rows = [f"| {in_markdown(name)} | {as_code(text)} |" for name, text in self._settings.items()]
             tf.summary.text("settings", "\n".join(["| setting | value |", "| --- | --- |", *rows]))
 
 
@@ -74,4 +76,6 @@ def _value(text: str) -> bool | int | float | str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, bool | int | float) else text
+    # Protocol buffers hold no larger number.
+    fits = isinstance(value, int) and abs(value) <= sys.float_info.max
+    return value if fits or isinstance(value, float) else text

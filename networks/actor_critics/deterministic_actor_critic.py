@@ -83,6 +83,11 @@ class CategoricalCritic(tf.Module):
         return self._logits(tf.concat([features, tf.cast(action, features.dtype)], axis=-1))
 
     @property
+    def atom_layers(self) -> Sequence[tf.keras.layers.Layer]:
+        """The linear layer of the logits, see `moved_atoms.move_atoms`; none with a head of the user's own."""
+        return [self._logits.output_layer] if isinstance(self._logits, MLPHead) else []
+
+    @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains, without those of torso layers that the user has frozen."""
         return (*self._torso.trainable_variables, *self._logits.trainable_variables)

@@ -178,6 +178,11 @@ class MLPHead(tf.Module):
             features = layer(features)
         return features
 
+    @property
+    def output_layer(self) -> tf.keras.layers.Layer:
+        """The linear layer."""
+        return self._layers[-1]
+
 
 class ValueHead(MLPHead):
     """State values: maps features `[N, F]` to values `[N]`."""
@@ -291,6 +296,11 @@ class DistributionalQHead(tf.Module):
             MLPHead(atoms, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy) if dueling else None
         )
         self._advantage = MLPHead(num_actions * atoms, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy)
+
+    @property
+    def atom_layers(self) -> Sequence[tf.keras.layers.Layer]:
+        """The linear layers whose sum the numbers are, see `moved_atoms.move_atoms`."""
+        return [head.output_layer for head in (self._value, self._advantage) if head is not None]
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features `[N, F]` and legal actions, bool `[N, A]`, to the numbers of all distributions `[N, A, M]`."""

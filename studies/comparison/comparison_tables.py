@@ -1,15 +1,15 @@
 """The tables of a comparison, for the terminal, in Markdown and as plain values."""
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ...errors import printable
+from ...launch.plain_names import in_markdown
 from .comparison import Comparison, ComparisonSettings, GroupScore, Improvement, RunScore, VariantScore
 from .score_statistics import Interval
 
@@ -25,24 +25,17 @@ class TextTable(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def rich(self) -> Table:
-        table = Table(box=None, pad_edge=False, title=escape(printable(self.title)), title_justify="left")
+        table = Table(box=None, pad_edge=False, title=Text(printable(self.title)), title_justify="left")
         for column in self.columns:
-            table.add_column(
-                escape(printable(column)), justify="right" if _is_numeric(column) else "left", no_wrap=True
-            )
+            table.add_column(Text(printable(column)), justify="right" if _is_numeric(column) else "left", no_wrap=True)
         for row in self.rows:
-            table.add_row(*(escape(printable(text)) for text in row))
+            table.add_row(*(Text(printable(text)) for text in row))
         return table
 
     def markdown(self) -> str:
         alignments = ["--:" if _is_numeric(column) else "---" for column in self.columns]
         rows = [self.columns, alignments, *self.rows]
         return "\n".join(f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
-
-
-def in_markdown(text: str) -> str:
-    """Returns a text of a file for a line of Markdown, in which it makes no link, HTML, code or cell of its own."""
-    return re.sub(r"([`<|]|\](?=[(\[:]))", r"\\\1", printable(text))
 
 
 def tables(comparison: Comparison) -> list[TextTable]:

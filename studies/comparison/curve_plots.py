@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import CallboardError
 from ...install_commands import install_command
+from ...launch.plain_names import in_plot
 from .comparison import Comparison, GroupScore
 from .score_statistics import curve_spread, interquartile_mean, performance_profile
 
@@ -75,12 +76,12 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
             )
         for goal in goals:
             axes.axhline(goal, color="gray", linestyle=":", linewidth=1)
-        axes.set_title(env)
+        axes.set_title(in_plot(env))
         counted = dict.fromkeys(
             run.counted for score in comparison.groups if score.group.env == env for run in score.group.runs
         )
         axes.set_xlabel(" or ".join(counted) if settings.over == "steps" else "seconds")
-        axes.set_ylabel(settings.metric)
+        axes.set_ylabel(in_plot(settings.metric))
         # Below the axes, with one group a line: names may be long.
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.16), frameon=False, borderaxespad=0)
     write_plot(picture, path)
@@ -101,9 +102,9 @@ def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
             axes.plot(score.iqm, row, "o", color="C0")
         axes.set_yticks(places, names[env], fontsize="small")
         axes.set_ylim(-_height(names[env]), 0)
-        axes.set_title(env)
+        axes.set_title(in_plot(env))
         percent = f"{100 * comparison.settings.confidence:g}%"
-        axes.set_xlabel(f"{comparison.settings.metric}: interquartile mean, {percent} interval, runs")
+        axes.set_xlabel(f"{in_plot(comparison.settings.metric)}: interquartile mean, {percent} interval, runs")
     write_plot(picture, path)
 
 
@@ -196,7 +197,7 @@ def _places(names: Sequence[str]) -> list[float]:
 
 
 def _wrapped(name: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(name, width))
+    return in_plot("\n".join(textwrap.wrap(name, width)))
 
 
 def write_plot(picture: Any, path: pathlib.Path) -> None:

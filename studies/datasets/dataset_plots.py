@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from ...environments.recorded.dataset_summary import DatasetInfo
+from ...launch.plain_names import in_plot
 from ..comparison.curve_plots import make_panels, write_plot
 
 _MOST_ACTIONS = 10
@@ -48,12 +49,12 @@ def plot_dataset(info: DatasetInfo, path: pathlib.Path) -> None:
             panel.bar(np.arange(one.choices), one.fractions)
             panel.locator_params(axis="x", integer=True)
             panel.set_ylabel("fraction of steps")
-        panel.set_xlabel(f"action {one.name}".strip())
+        panel.set_xlabel(f"action {in_plot(one.name)}".strip())
     if len(info.actions) > len(shown):
         picture.supxlabel(
             f"{len(info.actions) - len(shown)} further parts of the action are not shown", fontsize="small"
         )
-    picture.suptitle(info.name)
+    picture.suptitle(in_plot(info.name))
     write_plot(picture, path)
 
 

@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ...errors import CallboardError, printable
 from ...files.atomic_files import write_file
@@ -134,11 +134,11 @@ def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
 
 def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
     """Returns a table of the trials, best first."""
-    table = Table(box=None, pad_edge=False, title=escape(printable(f"{metric} ({mode})")), title_justify="left")
+    table = Table(box=None, pad_edge=False, title=Text(printable(f"{metric} ({mode})")), title_justify="left")
     table.add_column("trial", no_wrap=True)
     keys = list(trials[0].values) if trials else []
     for key in keys:
-        table.add_column(escape(printable(key.removeprefix("agent."))), justify="right")
+        table.add_column(Text(printable(key.removeprefix("agent."))), justify="right")
     table.add_column("best", justify="right")
     table.add_column("at step", justify="right")
     table.add_column("steps", justify="right")
@@ -149,7 +149,7 @@ def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
         took = f", weights of others {len(trial.takeovers)} x" if trial.takeovers else ""
         table.add_row(
             f"{trial.number:02d}",
-            *(escape(printable(_short(trial.values[key]))) for key in keys),
+            *(Text(printable(_short(trial.values[key]))) for key in keys),
             "-" if trial.best is None else f"{trial.best:.1f}" if abs(trial.best) >= 10 else f"{trial.best:.4g}",
             "-" if trial.best is None else f"{trial.best_steps:,}",
             f"{trial.environment_steps:,}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import CallboardError
 from ...install_commands import install_command
+from ...launch.plain_names import in_plot
 from .records import Trial
 from .search_definition import Tuning
 from .search_space import Choice
@@ -41,15 +42,15 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
         unused.set_visible(False)
     _plot_trials(tuning, with_value, panels[0])
     for (key, domain), axes in zip(domains.items(), panels[1:count], strict=True):
-        axes.set_xlabel(key.removeprefix("agent."))
+        axes.set_xlabel(in_plot(key.removeprefix("agent.")))
         places = [_place(domain, trial.best_values[key]) for trial in with_value]
         _scatter(axes, places, with_value)
         if isinstance(domain, Choice):
-            axes.set_xticks(range(len(domain.options)), list(map(str, domain.options)))
+            axes.set_xticks(range(len(domain.options)), [in_plot(str(option)) for option in domain.options])
         elif domain.kind == "loguniform":
             _make_logarithmic(axes, places)
     for axes in panels[::columns]:
-        axes.set_ylabel(f"best {tuning.metric}")
+        axes.set_ylabel(f"best {in_plot(tuning.metric)}")
     states = dict.fromkeys(trial.state for trial in with_value)
     handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
     handles.append(Line2D([], [], color="tab:green", linewidth=1, label="best so far"))

@@ -104,5 +104,5 @@ def test_the_table_of_trials_shows_names_in_one_line():
 def test_a_page_in_markdown_takes_no_markup_of_names():
     table = TextTable("t", ["group"], [["<img src=x>|![a](http://b)`c`[d]: e\n# title"]])
     row = table.markdown().splitlines()[-1]
-    assert row == r"| \<img src=x>\|![a\](http://b)\`c\`[d\]: e\n# title |"
+    assert row == r"| \<img src=x>\|![a\](http://b)\`c\`[d\]: e\\n# title |"
     assert TextTable("t", ["IQM"], [["[1.0, 2.0]"]]).markdown().splitlines()[-1] == "| [1.0, 2.0] |"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....callbacks import CallbackRun
+from ....callbacks import CallbackFailed, CallbackRun
 from ....environments.batches.episode_metrics import parse_episode_metrics
 from ...experiments.checked_run import Run
 from ..episodes.callback_calls import CallbackCalls
@@ -15,6 +15,7 @@ from .curriculum_progress import CurriculumProgress
 
 _STAGES = "curriculum_stages"
 _CALLBACK_PREFIX = "callbacks/"
+_SECONDS = "seconds"
 
 
 class RunHooks:
@@ -81,7 +82,7 @@ class RunHooks:
         if self._curriculum.begun:
             row["curriculum/stage"] = self._curriculum.begun
         if self._has_callbacks:
-            row["callbacks/seconds"] = self._counters.total("callback_microseconds") / 1e6
+            row[f"{_CALLBACK_PREFIX}{_SECONDS}"] = self._counters.total("callback_microseconds") / 1e6
         return row
 
     def histograms(self) -> dict[str, list[float]]:
@@ -94,8 +95,17 @@ class RunHooks:
         return self._calls.has("on_result")
 
     def call(self, method: str, *arguments: Any) -> None:
-        """Calls a method of the callbacks and keeps the metrics that it returns; without the coordinator's lock."""
+        """Calls a method of the callbacks and keeps the metrics that it returns; without the coordinator's lock.
+
+        Raises:
+          CallbackFailed: as in `CallbackCalls.call`, or a metric has the name of one of the run's.
+        """
         metrics = self._calls.call(method, *arguments)
+        if _SECONDS in metrics:
+            raise CallbackFailed(
+                f"a callback returned the metric {_SECONDS!r} in {method}, but {_CALLBACK_PREFIX}{_SECONDS} is the "
+                "time that callbacks take: give it another name"
+            )
         self._from_callbacks.update({f"{_CALLBACK_PREFIX}{name}": value for name, value in metrics.items()})
 
     @property

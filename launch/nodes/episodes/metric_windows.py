@@ -82,14 +82,17 @@ class MetricWindows:
           episodes: the number of episodes that a metric must have, at most `WINDOW`; those with fewer are left out.
         """
         row: dict[str, float] = {}
-        for name, values in self._of_task.items():
+        for name, values in sorted(self._of_task.items()):
             if len(values) >= episodes:
                 row.update(aggregated(name, list(values)[-episodes:]))
         return row
 
 
 def aggregated(name: str, values: Iterable[float]) -> Mapping[str, float]:
-    """Returns mean, minimum and maximum of some values, by the names of the metrics."""
+    """Returns mean, minimum and maximum of some values, by the names of the metrics.
+
+    Call it in the order of the names: of metrics `a` and `a_min`, the mean of the latter then replaces the minimum.
+    """
     values = list(values)
     return {name: statistics.fmean(values), f"{name}_min": min(values), f"{name}_max": max(values)}
 
@@ -116,7 +119,7 @@ def evaluation_metrics(episodes: Sequence[WatchedEpisode], quota: int) -> dict[s
             if name.startswith(PREFIX):
                 values.setdefault(name, []).append(episode.values[name])
     metrics: dict[str, float] = {}
-    for name, of_episodes in values.items():
+    for name, of_episodes in sorted(values.items()):
         metrics.update(aggregated(f"evaluator/{name}", of_episodes))
     return metrics
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ....environments import episode_limit_advice
+from ....environments import unending_advice
 from ....errors import counted
 from ...experiments.parts.environment_part import EnvironmentPart
 
@@ -83,5 +83,5 @@ class EvaluationWatch:
         made = f"each environment made {counted(self._steps, 'step')}"
         if self._steps < _LONG_EPISODE:
             return f"{made}, {self._steps / max(self._clock() - self._begun, 1.0):.1f} a second, so it may take long"
-        how = episode_limit_advice(self._environment.env, self._environment.options_of_env)
-        return f"{made}; if episodes may never end, {how}"
+        advice = unending_advice(self._environment.env, self._environment.options_of_env, self._steps)
+        return f"{made}; {advice}"

@@ -35,6 +35,7 @@ def sample_with(returns: float, reward: float = 0.0) -> Sample:
 
 
 def ends(value_range: ValueRange) -> np.ndarray:
+    value_range.settle()
     values = value_range.support(11).numpy()
     np.testing.assert_allclose(np.diff(values), values[1] - values[0], rtol=1e-4)
     return values[[0, -1]]
@@ -141,6 +142,7 @@ def test_the_range_is_that_of_an_independent_loop(seed):
         value_range.update(sample)
         loop.update([*reward, *(2 * reward)], reward)
         shrunk += loop.ends[1] < before[1]
+        value_range.settle()
         values = value_range.support(11).numpy()
         peak = rng.integers(0, 11) if number % 3 else 10
         logits = rng.normal(size=(8, 11)) + 3.0 * (np.arange(11) == peak) * (number > 5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from callboard import environments
-from callboard.environments import episode_limit_advice
+from callboard.environments.checks.episode_limits import episode_limit_advice, unending_advice
 from callboard.launch.experiments.settings import parse_experiment
 
 WRAPPED = "truncate them in the environment, or, if it is a gymnasium.Env, with --env-wrappers "
@@ -73,3 +73,18 @@ def test_episodes_end_with_what_is_proposed(env):
     environment = environments.make(env, 1, [0], options)
     environment.reset()
     assert [bool(environment.step(np.zeros(1, np.int64)).last[0]) for _ in range(3)] == [False, False, True]
+
+
+def test_the_limit_that_episodes_have_is_named():
+    assert unending_advice("CartPole-v1", {}, 300) == "they end at the latest with max_episode_steps = 500"
+    long = {"max_episode_steps": 100_000}
+    assert unending_advice("CartPole-v1", long, 600) == "they end at the latest with max_episode_steps = 100,000"
+    # Nothing ended there.
+    assert unending_advice("CartPole-v1", {}, 600).startswith("if they may never end, limit their length with --env-")
+    assert unending_advice(Endless, {}, 300).startswith(f"if they may never end, {WRAPPED}")
+    assert unending_advice([{"env": "CartPole-v1"}], {}, 300).startswith("if they may never end, ")
+
+
+def test_episodes_of_atari_end_after_half_an_hour():
+    pytest.importorskip("ale_py")
+    assert unending_advice("ALE/Pong-v5", {}, 300) == "they end at the latest with max_num_frames_per_episode = 108,000"

@@ -6,6 +6,7 @@ import pytest
 from own_callbacks import Recorder
 
 from callboard.agents.impala import Impala
+from callboard.callbacks import CallbackFailed, Callbacks
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.curriculum import Stage
 from callboard.launch.experiments.experiment import Experiment
@@ -65,3 +66,14 @@ def test_what_callbacks_return_is_in_the_following_rows(make_hooks):
     row = hooks.row()
     assert row["callbacks/half"] == 5.0 and 0 < row["callbacks/seconds"] < 5
     assert recorder.calls == [("result", "coordinator/0")]
+
+
+class Timed(Callbacks):
+    def on_result(self, run, result):
+        return {"seconds": 1.0}
+
+
+def test_a_metric_that_would_replace_one_of_the_run_is_refused(make_hooks):
+    hooks, _, _ = make_hooks(callbacks=(Timed(),))
+    with pytest.raises(CallbackFailed, match="'seconds' in on_result, but callbacks/seconds is the time"):
+        hooks.call("on_result", SimpleNamespace(environment_steps=10))

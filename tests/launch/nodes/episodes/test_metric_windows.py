@@ -59,3 +59,13 @@ def test_an_evaluation_counts_the_first_episodes_of_every_environment():
         "evaluator/episode/a_min": 1.0,
         "evaluator/episode/a_max": 3.0,
     }
+
+
+def test_a_metric_with_the_name_of_a_minimum_is_kept():
+    for names in (("a", "a_min"), ("a_min", "a")):
+        values = dict(zip(names, ((1.0, 5.0) if name == "a" else (8.0, 8.0) for name in names), strict=True))
+        windows = MetricWindows()
+        windows.add([[None, {f"episode/{name}": list(values[name]) for name in names}]])
+        episodes = [episode(**{f"episode__{name}": values[name][0] for name in names})]
+        for row in (windows.row(), windows.row_of_task(2), evaluation_metrics(episodes, 1)):
+            assert {value for name, value in row.items() if name.endswith("episode/a_min")} == {8.0}

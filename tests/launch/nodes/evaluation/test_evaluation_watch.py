@@ -32,7 +32,7 @@ def test_episodes_that_do_not_end_are_named_once_and_given_up(said, clock):
         assert not watch.stopped()
     (line,) = said
     assert "no episode of the evaluation has ended within 60 s; each environment made 10,001 steps" in line
-    assert line.endswith("; if episodes may never end, limit their length with --env-options.max_episode_steps 1000")
+    assert line.endswith("; if they may never end, limit their length with --env-options.max_episode_steps 1000")
     clock.now = 101.0
     assert watch.stopped() and watch.timed_out
     assert (
