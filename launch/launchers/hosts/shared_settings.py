@@ -1,7 +1,10 @@
-"""The settings that all hosts of a run share."""
+"""The settings and the code that all hosts of a run share."""
 
 import dataclasses
+import hashlib
+from typing import Any
 
+from ....settings.own_files import own_files
 from ...experiments.experiment import Experiment
 from ...experiments.policy_settings import TrainedPolicy
 from ...experiments.settings import settings_by_name
@@ -20,3 +23,18 @@ def shared_settings(experiment: Experiment) -> dict[str, str]:
     settings = settings_by_name(dataclasses.replace(experiment, policies=policies))
     del settings["init_from"]
     return settings
+
+
+OF_FILE = "the file "
+"""Beginning of the names of entries for source files."""
+
+
+def shared_code(experiment: Experiment, *others: Any) -> dict[str, str]:
+    """Returns digests of the files of the user's own modules, which must be the same on all hosts.
+
+    Args:
+      experiment: its settings name modules.
+      others: what else has been taken from modules, such as the classes of nodes of the user's own.
+    """
+    files = own_files(experiment, *others)
+    return {f"{OF_FILE}{name}": hashlib.sha256(content).hexdigest() for name, content in files.items()}
