@@ -5,6 +5,7 @@ They are found by reading, not by importing: a process that only compares or sen
 
 import ast
 import dataclasses
+import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -21,19 +22,37 @@ _NAMED = re.compile(r"(?<![\w./])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?=[A-Za-z_])
 _IMPORTING = ("import_module", "__import__")
 
 
-def own_files(*settings: Any) -> dict[str, bytes]:
+def own_files(*settings: Any, with_program: bool = True) -> dict[str, bytes]:
     """Returns the content of the source files of all own modules that settings need.
 
     Args:
       settings: any nests of settings: names such as `my_module:MyAgent`, and classes, functions and objects.
+      with_program: whether the file of the program itself counts, where settings name what it defines.
 
     Returns:
       The contents by relative paths, such as `my_project/agents.py`, as below the directory that Python searches.
     """
     search = _Search()
     for module in _modules(settings):
-        search.add(module)
+        if with_program or module != "__main__":
+            search.add(module)
     return dict(sorted(search.files.items()))
+
+
+def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Returns what identifies the content of each file."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def different_file(expected: Mapping[str, str]) -> str:
+    """Returns an own file that is missing here or differs from what is expected; empty if there is none.
+
+    Args:
+      expected: digests by relative paths, as another machine has them.
+    """
+    modules = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in expected)
+    here = digests_of(own_files([f"{module}:any" for module in modules]))
+    return next((name for name, digest in expected.items() if here.get(name) != digest), "")
 
 
 def _modules(value: Any) -> Iterator[str]:

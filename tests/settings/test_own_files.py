@@ -2,12 +2,13 @@
 
 import functools
 import sys
+import types
 
 import pytest
 
 from callboard.agents.impala import Impala
 from callboard.settings.named_objects import import_object
-from callboard.settings.own_files import own_files
+from callboard.settings.own_files import different_file, digests_of, own_files
 from callboard.settings.own_modules import search_working_directory
 
 FILES = {
@@ -76,3 +77,18 @@ def test_libraries_on_the_path_are_left_out(project):
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: owned-other\nVersion: 1.0\n")
     (information / "top_level.txt").write_text("owned_other\n")
     assert own_files("owned_other:make") == {}
+
+
+def test_another_machine_needs_the_same_files(project):
+    expected = digests_of(own_files("owned_env:Corridor"))
+    assert different_file(expected) == ""
+    (project / "owned_lib" / "rules.py").write_text("LIMIT = 4\n")
+    assert different_file(expected) == "owned_lib/rules.py"
+    (project / "owned_late.py").unlink()
+    assert different_file(expected) == "owned_late.py"
+
+
+def test_the_program_itself_may_be_left_out(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "__main__", types.SimpleNamespace(__file__=str(project / "owned_other.py")))
+    assert set(own_files("__main__:Env")) == {"owned_other.py"}
+    assert own_files("__main__:Env", with_program=False) == {}

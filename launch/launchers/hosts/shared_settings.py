@@ -1,10 +1,9 @@
 """The settings and the code that all hosts of a run share."""
 
 import dataclasses
-import hashlib
 from typing import Any
 
-from ....settings.own_files import own_files
+from ....settings.own_files import digests_of, own_files
 from ...experiments.experiment import Experiment
 from ...experiments.policy_settings import TrainedPolicy
 from ...experiments.settings import settings_by_name
@@ -36,5 +35,5 @@ def shared_code(experiment: Experiment, *others: Any) -> dict[str, str]:
       experiment: its settings name modules.
       others: what else has been taken from modules, such as the classes of nodes of the user's own.
     """
-    files = own_files(experiment, *others)
-    return {f"{OF_FILE}{name}": hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digests = digests_of(own_files(experiment, *others))
+    return {f"{OF_FILE}{name}": digest for name, digest in digests.items()}
