@@ -1,4 +1,4 @@
-"""`callboard cluster check`: which hosts of a cluster file reach each other."""
+"""`callboard cluster`: looks at the hosts of a cluster file, and trains on them."""
 
 import json
 import math
@@ -11,14 +11,29 @@ from rich.table import Table
 from ..errors import CallboardError, printable
 from ..launch.launchers.hosts.cluster_check import REACHED, UNKNOWN, check_reach, describe_problems
 from ..launch.launchers.hosts.cluster_file import Cluster, read_cluster
+from ..launch.launchers.hosts.remote_part import run_part
 from ..launch.launchers.hosts.ssh_tunnels import check_tunnels, ssh_problems
+from .cluster_run import run_on_hosts, write_sbatch
 from .command_parser import CommandParser
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code of what the first argument names."""
+    what, of_it = arguments[:1], arguments[1:]
+    if what == ["run"]:
+        return run_on_hosts(of_it)
+    if what == ["sbatch"]:
+        return write_sbatch(of_it)
+    if what == ["part"] and not of_it:
+        return run_part()
+    return _check(arguments)
+
+
+def _check(arguments: Sequence[str]) -> int:
     """Returns 0 if every host reaches every other one."""
-    parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file.")
-    parser.add_argument("what", choices=("check",), help="which hosts reach each other; start it on all hosts")
+    parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file, or trains on them.")
+    text = "check: which hosts reach each other, started on all hosts; run and sbatch have a --help of their own"
+    parser.add_argument("what", choices=("check", "run", "sbatch"), help=text)
     parser.add_argument("file", type=pathlib.Path, help="the cluster file")
     parser.add_argument("--host", required=True, help="the name of this host in it")
     parser.add_argument("--seconds", type=float, default=30.0, help="seconds to wait for the other hosts (30)")

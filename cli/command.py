@@ -39,7 +39,11 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
     "serve": [("RUN[@best|latest|STEP]", "serve the policy of a run over HTTP")],
     "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
-    "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],
+    "cluster": [
+        ("check FILE --host NAME", "show which hosts of a cluster file reach each other"),
+        ("run FILE AGENT --env NAME ...", "train on all hosts of a cluster file, with your own modules"),
+        ("sbatch AGENT --env NAME ...", "write a script that trains on the machines of a Slurm job"),
+    ],
     "check": [("ENV [options]", "look closely at an environment: values, episodes, seeds, speed")],
     "graph": [("AGENT --env NAME [options]", "show the program graph of a run without starting it")],
     "ls": [("[DIR]", "list the runs in a folder: state, steps, score, age")],

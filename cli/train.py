@@ -35,7 +35,8 @@ _OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network", "of_se
 """Options of the command that are not passed to each run of several seeds."""
 
 
-def main(arguments: Sequence[str]) -> int:
+def train_parser() -> CommandParser:
+    """Returns the parser of the options of the command itself."""
     parser = experiment_parser("train", "Trains an agent.")
     parser.add_argument(
         "--launcher",
@@ -59,6 +60,11 @@ def main(arguments: Sequence[str]) -> int:
         "--print-settings", action="store_true", help="print all settings as a recipe, and start nothing"
     )
     parser.add_argument(OF_SERIES, action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = train_parser()
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
         print(experiment_help(parser, agent, launcher_help(known.launcher)))
@@ -81,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         if known.resume and not known.trust:
             check_series_owner(options)
         return train_seeds(
-            known.seeds, settings, launcher, options, [*_options_of_each_run(parser, known), *of_launcher]
+            known.seeds, settings, launcher, options, [*options_of_each_run(parser, known), *of_launcher]
         )
     if known.resume:
         settings = redefine_experiment(agent, known.recipe, options, known.trust)
@@ -119,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     return outcome.exit_code
 
 
-def _options_of_each_run(parser: CommandParser, known: argparse.Namespace) -> list[str]:
+def options_of_each_run(parser: CommandParser, known: argparse.Namespace) -> list[str]:
     """Returns the given options of the command itself that apply to each run of several seeds."""
     given: list[str] = []
     for action in dict.fromkeys(parser.options.values()):

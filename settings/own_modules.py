@@ -126,15 +126,22 @@ def is_own(module: str) -> bool:
     programs, and its functions remove directories.  What lies beside the metadata of its distribution is installed,
     wherever that is: `pip install --target` and the modules of clusters put libraries into directories of PYTHONPATH.
     """
+    found = sys.modules.get(module) or sys.modules.get(module.partition(".")[0])
+    return is_own_file(module, getattr(found, "__file__", None))
+
+
+def is_own_file(module: str, file: str | None) -> bool:
+    """Returns whether a module with this file, which need not be imported yet, belongs to the user's project."""
     top = module.partition(".")[0]
     if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
         return False
-    found = sys.modules.get(module) or sys.modules.get(top)
-    file = getattr(found, "__file__", None)
     if file is None:
         # A notebook or an interactive session, whose main module has no file.
         return module == "__main__"
-    if is_installed(file) or _lies_with_its_distribution(top):
+    place = os.path.dirname(file)
+    for _ in range(module.count(".") + os.path.basename(file).startswith("__init__.")):
+        place = os.path.dirname(place)
+    if is_installed(file) or _lies_with_its_distribution(top, place):
         return _depends_on_callboard(top)
     return not _is_of_repository(file)
 
@@ -167,17 +174,15 @@ def _installed_directories() -> tuple[str, ...]:
 
 
 @functools.cache
-def _lies_with_its_distribution(top: str) -> bool:
-    module = sys.modules.get(top)
-    places = [*getattr(module, "__path__", ()), *filter(None, [getattr(module, "__file__", None)])]
-    for root in {os.path.dirname(place) for place in places}:
-        for distribution in importlib.metadata.distributions(path=[root]):
-            if distribution.read_text("METADATA") is None:
-                continue  # An old kind of editable installation, whose metadata are in the project.
-            files = (distribution.read_text("RECORD") or "").splitlines()
-            modules = (distribution.read_text("top_level.txt") or "").split()
-            if top in modules or any(line.startswith((f"{top}/", f"{top}.")) for line in files):
-                return True
+def _lies_with_its_distribution(top: str, root: str) -> bool:
+    """Returns whether the metadata of an installed distribution with a module lie in a directory."""
+    for distribution in importlib.metadata.distributions(path=[root]):
+        if distribution.read_text("METADATA") is None:
+            continue  # An old kind of editable installation, whose metadata are in the project.
+        files = (distribution.read_text("RECORD") or "").splitlines()
+        modules = (distribution.read_text("top_level.txt") or "").split()
+        if top in modules or any(line.startswith((f"{top}/", f"{top}.")) for line in files):
+            return True
     return False
 
 

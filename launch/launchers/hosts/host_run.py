@@ -21,6 +21,7 @@ from ....deadlines import Deadline, retry
 from ....errors import CallboardError
 from ...experiments.checked_run import Run
 from ...experiments.run_files import begun
+from ...nodes.node import ProgramNode
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.listen_filter import PortGuard, TooManyHosts, filter_program, resolved
 from ...processes.package_versions import versions
@@ -36,7 +37,7 @@ from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 from .host_member import HostMember
 from .membership import HostTable
-from .shared_settings import shared_settings
+from .shared_settings import shared_code, shared_settings
 from .ssh_tunnels import check_tunnels, ssh_tunnels
 
 _CALL_SECONDS = 3.0
@@ -76,7 +77,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
         if node.rules.hosts is not None:
             node.rules = dataclasses.replace(node.rules, hosts=tuple(cluster.hosts.values()))
     place_on_gpus(nodes, run.experiment.learner_devices)
-    settings = {**shared_settings(run.experiment), **outside.settings(), **versions()}
+    of_user = [vars(node) for node in program.get_all_nodes() if not isinstance(node, ProgramNode)]
+    code = shared_code(run.experiment, of_user)
+    settings = {**shared_settings(run.experiment), **outside.settings(), **versions(), **code}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.rules.restart_group for node in nodes} - {""}
     end_of_run = _end_of_this_run(run.directory)

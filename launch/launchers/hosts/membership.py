@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 from ....deadlines import Clock, Deadline
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
+from .shared_settings import OF_FILE
 
 PROTOCOL = 3
 """Version of the protocol between hosts; increment it with every change of `Heartbeat` or `Command`."""
@@ -249,9 +250,18 @@ def _differences(host: str, settings: Mapping[str, str], first: str, expected: M
     names = [name for name in {**expected, **settings} if settings.get(name) != expected.get(name)]
     if not names:
         return ""
-    shown = [
-        f"{name} is {settings.get(name, 'not set')} on {host} and {expected.get(name, 'not set')} on {first}"
-        for name in names[:_SHOWN_DIFFERENCES]
-    ]
+    shown = [_difference(name, host, settings, first, expected) for name in names[:_SHOWN_DIFFERENCES]]
     more = f", and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return ", ".join(shown) + more + "; start every host with the same settings, versions and cluster file"
+    advice = "settings, versions and cluster file"
+    if any(name.startswith(OF_FILE) for name in names):
+        advice += ", and copies of your modules (callboard cluster run sends them)"
+    return f"{', '.join(shown)}{more}; start every host with the same {advice}"
+
+
+def _difference(name: str, host: str, settings: Mapping[str, str], first: str, expected: Mapping[str, str]) -> str:
+    if not name.startswith(OF_FILE):
+        return f"{name} is {settings.get(name, 'not set')} on {host} and {expected.get(name, 'not set')} on {first}"
+    for one, known in ((host, settings), (first, expected)):
+        if name not in known:
+            return f"{name} is missing on {one}"
+    return f"{name} on {host} differs from that on {first}"

@@ -35,7 +35,7 @@ _OPTIONS = {
     "ServerAliveInterval": _ALIVE_SECONDS,
 }
 # Sends SIGTERM to ssh where the launcher is killed.
-_START = "import ctypes, os; ctypes.CDLL(None).prctl(1, 15); os.execvp('ssh', sys.argv[1:])"
+START_SSH = "import ctypes, os; ctypes.CDLL(None).prctl(1, 15); os.execvp('ssh', sys.argv[1:])"
 _REFUSALS = (
     "Permission denied",
     "Host key verification failed",
@@ -61,9 +61,9 @@ def ssh_problems(cluster: Cluster, host: str) -> list[str]:
     """Returns a line for each host to which this one cannot connect."""
     problems = []
     for name, address in _others(cluster, host):
-        done = subprocess.run(_command(address, ["-n"], "true"), capture_output=True, text=True)
+        done = subprocess.run(ssh_command(address, ["-n"], "true"), capture_output=True, text=True)
         if done.returncode:
-            reason = _last_line(done.stderr) or f"exit code {done.returncode}"
+            reason = last_line(done.stderr) or f"exit code {done.returncode}"
             problems.append(f"the host {name} cannot be reached with ssh {address}: {reason}")
     return problems
 
@@ -104,7 +104,7 @@ def _others(cluster: Cluster, host: str) -> list[tuple[str, str]]:
 def _keep(name: str, address: str, ports: Sequence[int], over: threading.Event, notify: Callable[[str], None]) -> None:
     """Keeps the connection to a host until the end; ends with it."""
     forwards = [f"-L{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports]
-    command = python_command(_START, *_command(address, ["-N", "-T", *forwards]))
+    command = python_command(START_SSH, *ssh_command(address, ["-N", "-T", *forwards]))
     is_down = False
     while not over.is_set():
         with subprocess.Popen(
@@ -124,7 +124,7 @@ def _keep(name: str, address: str, ports: Sequence[int], over: threading.Event, 
             if over.is_set():
                 _end(process)
                 return
-            problem = _last_line(process.communicate()[1]) or f"ssh ended with exit code {process.returncode}"
+            problem = last_line(process.communicate()[1]) or f"ssh ended with exit code {process.returncode}"
         if not is_down:
             is_down = True
             notify(f"no SSH connection to host {name} ({problem}); trying again every {_RETRY_SECONDS:.0f} s")
@@ -150,10 +150,13 @@ def _end(process: "subprocess.Popen[str]") -> None:
         process.kill()
 
 
-def _command(address: str, options: Sequence[str], *command: str) -> list[str]:
-    settings = [part for name, value in _OPTIONS.items() for part in ("-o", f"{name}={value}")]
-    return ["ssh", *settings, *options, address, *command]
+def ssh_command(
+    address: str, options: Sequence[str], *command: str, settings: Mapping[str, object] = _OPTIONS
+) -> list[str]:
+    """Returns a command that connects to a machine without asking anything."""
+    named = [part for name, value in {**_OPTIONS, **settings}.items() for part in ("-o", f"{name}={value}")]
+    return ["ssh", *named, *options, address, *command]
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
     return " ".join((text.strip().splitlines() or [""])[-1].split())

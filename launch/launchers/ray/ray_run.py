@@ -28,11 +28,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
+from ....settings.own_files import digests_of, own_files
 from ....settings.own_modules import searched_directories
 from ...experiments.checked_run import Run
 from ...experiments.parts.placement_part import PlacementPart
 from ...experiments.run_files import begun
-from ...nodes.node import LaunchedNode
+from ...nodes.node import LaunchedNode, ProgramNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
 from ...processes.devices import device_count
 from ...processes.stop_signals import stop_signals
@@ -72,6 +73,9 @@ class NodeGroup:
         self.scratch = f"callboard-{uuid.uuid4().hex}"
         self._exchange = AddressExchange(lambda to, entries: self.actors[to].update_addresses.remote(entries))
         self._group = group
+        of_user = [vars(node) for node in program.get_all_nodes() if not isinstance(node, ProgramNode)]
+        # What the program of the user defines itself is sent to the nodes.
+        self.code = digests_of(own_files(run.experiment, of_user, with_program=False))
         self._nodes = {node.name: node for _, node in nodes_of(program)}
         for node in self._nodes.values():
             if node.rules.hosts is not None:
@@ -170,7 +174,9 @@ class RayWorker:
         if not self._wait_for_process():
             return Exit(clean=True, description="ended before it began")
         incarnation_id = uuid.uuid4().hex
-        messages = self._actor.run.remote(incarnation_id, self._node_group.pickled(self._node, incarnation_id))
+        messages = self._actor.run.remote(
+            incarnation_id, self._node_group.pickled(self._node, incarnation_id), self._node_group.code
+        )
         if self._killed.is_set():
             # `kill` was called after the process was found to be free, so it may have taken effect before this
             # incarnation.

@@ -11,13 +11,14 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
 import ray
 
 from ....errors import CallboardError
+from ....settings.own_files import different_file
 from ....settings.own_modules import search_working_directory
 from ...experiments.checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
@@ -98,19 +99,30 @@ class RayNode:
                 self._open_to_run()
 
     @ray.method(num_returns="streaming")
-    def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
-        """Runs the node; yields its messages as `(kind, content)`, and finally `("exit", Exit)`."""
+    def run(self, incarnation_id: str, pickled: bytes, code: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+        """Runs the node; yields its messages as `(kind, content)`, and finally `("exit", Exit)`.
+
+        Args:
+          incarnation_id: id of this incarnation.
+          pickled: an `Incarnation`.
+          code: digests of the files of the user's modules, which must be the same here.
+        """
         self._incarnation_id = incarnation_id
         HeartbeatSender(self._progress, self._send, _HEARTBEAT_SECONDS)
-        threading.Thread(target=self._run_incarnation, args=(pickled,), name="node", daemon=True).start()
+        threading.Thread(target=self._run_incarnation, args=(pickled, code), name="node", daemon=True).start()
         while True:
             message = self._messages.get()
             yield message
             if message[0] == "exit":
                 return
 
-    def _run_incarnation(self, pickled: bytes) -> None:
+    def _run_incarnation(self, pickled: bytes, code: Mapping[str, str]) -> None:
         try:
+            if different := different_file(code):
+                raise CallboardError(
+                    f"the file {different} is missing on {socket.gethostname()}, or differs from that where the run "
+                    "was started: copy your modules to every machine, or start with `ray job submit --working-dir .`"
+                )
             incarnation: Incarnation = cloudpickle.loads(pickled)
             with self._lock:
                 self._book = incarnation.book

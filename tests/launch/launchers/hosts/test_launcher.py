@@ -297,3 +297,23 @@ def test_what_cannot_work_is_refused_in_one_line(hosts, content, host, says):
     line = run.end_line()
     assert line.startswith("callboard: ") and says in line and "Traceback" not in run.text()
     assert hosts.leftovers() == []
+
+
+def test_a_host_with_another_module_of_the_user_is_refused(hosts, tmp_path):
+    hosts = hosts("a", "b", share_directory=False)
+    hosts.write_cluster(learner=["a"], replay=["a"], actor={"b": 1}, evaluator=["a"])
+    for name, number in (("a", 1), ("b", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own_env.py").write_text(
+            "import gymnasium\nimport own_size\n\ndef make(): return gymnasium.make('CartPole-v1')\n"
+        )
+        (tmp_path / name / "own_size.py").write_text(f"SIZE = {number}\n")
+    for name in ("a", "b"):
+        hosts.start(name, "--env", "own_env:make", *ENDLESS, agent="impala")
+    assert hosts.runs["b"].wait(120) == 2
+    assert "the file own_size.py on b differs from that on a" in hosts.runs["b"].end_line()
+    (tmp_path / "b" / "own_size.py").write_text("SIZE = 1\n")
+    hosts.start("b", "--env", "own_env:make", *ENDLESS, agent="impala")
+    grows(hosts, "learner_steps", 1, 200)
+    hosts.runs["a"].interrupt()
+    ends_everywhere(hosts, code=130)

@@ -1,10 +1,10 @@
 """Membership of hosts: the first host's table and its members, with a clock that the test moves and no network."""
 
 import pytest
-from hosts_without_network import ENOUGH, SETTINGS, Host, Run, no_answer, received
+from hosts_without_network import CLUSTER, ENOUGH, SETTINGS, Host, Run, no_answer, received
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.hosts.membership import LEAVE, PROTOCOL
+from callboard.launch.launchers.hosts.membership import LEAVE, PROTOCOL, HostTable
 from callboard.launch.launchers.run_outcome import Outcome
 
 
@@ -25,6 +25,23 @@ def test_a_host_with_other_settings_is_refused_once_by_name(run):
     with pytest.raises(CallboardError, match="the version of numpy is 2.0 on b and 1.23.5 on a"):
         Host(run, "b", **{"the version of numpy": "2.0"}).join()
     assert Host(run, "b").join()
+
+
+def test_a_host_with_other_code_is_refused_by_the_name_of_the_file(run):
+    env, rules = "the file corridor.py", "the file lib/rules.py"
+    run.table = HostTable(CLUSTER, {**SETTINGS, env: "1", rules: "2"}, run.events, lambda: run.now)
+    for code, difference in (
+        ({env: "0", rules: "2"}, "the file corridor.py on b differs from that on a"),
+        ({env: "1"}, "the file lib/rules.py is missing on b"),
+        ({env: "1", rules: "2", "the file more.py": "3"}, "the file more.py is missing on a"),
+    ):
+        with pytest.raises(CallboardError) as raised:
+            Host(run, "b", **code).join()
+        assert str(raised.value) == (
+            f"{difference}; start every host with the same settings, versions and cluster file, and copies of your "
+            "modules (callboard cluster run sends them)"
+        )
+    assert Host(run, "b", **{env: "1", rules: "2"}).join()
 
 
 @pytest.mark.parametrize("message", [("b", "1", SETTINGS, -1, {}, None), (1, "b", "1"), (PROTOCOL, "b", "1")])
