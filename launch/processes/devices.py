@@ -185,9 +185,10 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     import tensorflow as tf
 
     prepare_devices(names)
-    if len(names) > 1 or len(workers) > 1:
-        # For a function on several devices, this pass of TensorFlow 2.12 drops control edges from reads of variables to
-        # their updates: at times SAC's policy learned from a pair of critics of which one was already updated.
+    if len(names) > 1 or len(workers) > 1 or tf.config.get_visible_devices("GPU"):
+        # For a function on several devices, and a GPU is one besides the processor, this pass of TensorFlow 2.12 drops
+        # control edges from reads of variables to their updates: at times SAC's policy learned from a pair of critics
+        # of which one was already updated.
         tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
     if len(workers) > 1:
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
