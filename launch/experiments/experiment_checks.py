@@ -94,7 +94,12 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
         )
     if not learners_here:
         return
-    gpus = len(find_gpus().gpus)
+    memory = [gpu.bytes / 1e9 for gpu in find_gpus().gpus]
+    if placement.gpu_memory is not None and memory and placement.gpu_memory > min(memory):
+        raise CallboardError(
+            f"gpu_memory is {placement.gpu_memory:g} GB, and a GPU of this machine has {min(memory):.1f}: lower it"
+        )
+    gpus = len(memory)
     needed = len(gpu_indices(placement.learner_devices, gpus))
     if learners_here > 1 and needed and str(placement.learner_devices).upper().startswith("GPU"):
         raise CallboardError(

@@ -125,7 +125,7 @@ def _make_strategy(
 ) -> tf.distribute.Strategy:
     if rank > 0:
         threading.Thread(target=_exit_when_stopped, args=(context.stop,), name="exit", daemon=True).start()
-    devices = take_devices(placement.learner_devices)
+    devices = take_devices(placement.learner_devices, placement.gpu_use)
     workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
     bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
     if workers:
