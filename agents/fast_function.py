@@ -5,6 +5,7 @@ so that a debugger can step through it.
 """
 
 import contextlib
+import contextvars
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,10 @@ import tree
 from tensorflow.python.eager import context
 
 from ..data import Nest, rebuilt
+from ..errors import CallboardError, one_line
 from ..tracing_lock import TRACING
+
+_COMPILES_BY_XLA = contextvars.ContextVar("compiles_by_xla", default=False)
 
 
 class CompiledFunction:
@@ -93,15 +97,29 @@ class CompiledOnFirstCall:
     """
 
     def __init__(self, function: Callable[..., Nest]):
-        self._function = tf.function(function, autograph=False)
+        self._by_xla = compiles_by_xla()
+        self._function = tf.function(function, autograph=False, jit_compile=self._by_xla or None)
         self._call: Callable[..., Nest] | None = function if tf.config.functions_run_eagerly() else None
 
     def __call__(self, *arguments: Any) -> Nest:
-        if self._call is None:
+        """Calls the function.
+
+        Raises:
+          CallboardError: XLA cannot compile it.
+        """
+        if self._call is not None:
+            return self._call(*arguments)
+        try:
             with TRACING:
                 traced = self._function.get_concrete_function(*arguments)
             self._call = _as_one_operation(traced) if _uses_one_device(traced) else traced
-        return self._call(*arguments)
+            return self._call(*arguments)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError) as error:
+            if not self._by_xla:
+                raise
+            raise CallboardError(
+                f"jit_compile: XLA cannot compile this learner's step; leave it out ({one_line(error)})"
+            ) from error
 
 
 def _as_one_operation(traced: Any) -> Callable[..., Nest]:
@@ -117,6 +135,21 @@ def _uses_one_device(traced: Any) -> bool:
     devices = {tuple(name.upper().rpartition(":")[::2]) for name in names}
     counts = [len({index for kind, index in devices if kind.endswith(of)}) for of in ("GPU", "CPU")]
     return max(counts) <= 1
+
+
+@contextlib.contextmanager
+def compiled_by_xla(wanted: bool = True) -> Iterator[None]:
+    """Lets XLA compile each `CompiledOnFirstCall` that is made within the context, and each learner's step."""
+    token = _COMPILES_BY_XLA.set(wanted)
+    try:
+        yield
+    finally:
+        _COMPILES_BY_XLA.reset(token)
+
+
+def compiles_by_xla() -> bool:
+    """Returns whether this is within a context of `compiled_by_xla`."""
+    return _COMPILES_BY_XLA.get()
 
 
 @contextlib.contextmanager

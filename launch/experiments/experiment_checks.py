@@ -92,6 +92,11 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
             f"each of {placement.learners} learners has one device of the processor, not {count}: "
             "set learner_devices to 1, or learners to 1"
         )
+    if placement.jit_compile and placement.learners * count > 1:
+        raise CallboardError(
+            f"jit_compile is for one learner with one device, not for {placement.learners * count} devices: leave it "
+            "out, or set learners and learner_devices to 1"
+        )
     if not learners_here:
         return
     memory = [gpu.bytes / 1e9 for gpu in find_gpus().gpus]

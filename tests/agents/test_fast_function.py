@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall, as_arrays, eager_functions
+from callboard.agents.fast_function import (
+    CompiledFunction,
+    CompiledOnFirstCall,
+    as_arrays,
+    compiled_by_xla,
+    eager_functions,
+)
 from callboard.data import Timestep
+from callboard.errors import CallboardError
 
 
 def test_a_call_gives_the_structure_of_the_function_with_the_newest_variables():
@@ -134,3 +141,15 @@ def on_a_device_beside_another():
 def test_a_function_of_one_device_is_one_operation_also_where_there_are_two(on_two_devices):
     found = on_two_devices(__file__, "on_a_device_beside_another")
     assert found == {"default": [True, 1.0, 4.0], "second": [True, 1.0, 4.0], "both": [False, 2.0, 12.0]}
+
+
+def test_what_xla_cannot_compile_is_refused_in_one_line():
+    with compiled_by_xla():
+        refused = CompiledOnFirstCall(lambda x: tf.strings.length(tf.strings.as_string(x)))
+        compiled = CompiledOnFirstCall(lambda x: x * 2)
+    assert float(compiled(tf.constant(3.0))) == 6.0
+    with pytest.raises(
+        CallboardError, match="jit_compile: XLA cannot compile this learner's step; leave it out "
+    ) as raised:
+        refused(tf.constant(3.0))
+    assert "\n" not in str(raised.value)

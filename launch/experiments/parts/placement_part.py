@@ -31,6 +31,7 @@ class PlacementPart:
         as it needs.
       tf32: whether learners, inference nodes and policy servers compute products and convolutions of float32 on GPUs
         with the 10 bits of mantissa of TF32, which is faster on GPUs since Ampere.
+      jit_compile: whether XLA compiles the learner's step, for one device of one learner, see docs/learners.md.
     """
 
     seed: Seed = 1
@@ -44,6 +45,7 @@ class PlacementPart:
     learner_threads: ThreadCount = 0
     gpu_memory: Gigabytes | None = None
     tf32: bool = False
+    jit_compile: bool = False
 
     @property
     def gpu_use(self) -> GpuUse:
