@@ -13,7 +13,7 @@ FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 # Three modules of tests at a time keep two cores busy: tests also wait, for processes that start and for time limits.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-fast test-random test-slow lint format docs bench
+.PHONY: install train test test-fast test-random test-slow test-gpu lint format docs bench
 
 # --inexact keeps the extras and packages that a user has added.
 install: $(INSTALLED)
@@ -51,6 +51,10 @@ test-random: install
 
 test-slow: install
 	$(BIN)/python -m pytest
+
+# On a machine with a GPU; elsewhere they are skipped.
+test-gpu: install
+	$(BIN)/python -m pytest -m gpu -rs
 
 format: install
 	$(BIN)/ruff check --fix .
