@@ -19,7 +19,7 @@ BUDGET := 45
 # Of `make test-slow`: a part of the tests.
 SHARD := 1/1
 
-.PHONY: install train test test-fast test-random test-most test-slow lint format docs bench
+.PHONY: install train test test-fast test-random test-most test-slow test-gpu lint format docs bench
 
 # --inexact keeps the extras and packages that a user has added.
 install: $(INSTALLED)
@@ -62,6 +62,10 @@ test-most: install
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install
 	$(BIN)/python -m pytest --shard $(SHARD)
+
+# On a machine with a GPU; elsewhere they are skipped.
+test-gpu: install
+	$(BIN)/python -m pytest -m gpu -rs
 
 format: install
 	$(BIN)/ruff check --fix .

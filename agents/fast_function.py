@@ -5,6 +5,7 @@ so that a debugger can step through it.
 """
 
 import contextlib
+import contextvars
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tree
+from tensorflow.python.eager import context
 
 from ..data import Nest, rebuilt
+from ..errors import CallboardError, one_line
 from ..tracing_lock import TRACING
 
-# Operations without a kernel for the device of their variable (a GPU) run on the CPU.
-_SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
+_COMPILES_BY_XLA = contextvars.ContextVar("compiles_by_xla", default=False)
 
 
 class CompiledFunction:
@@ -86,7 +88,7 @@ class CompiledOnFirstCall:
     """A function that is traced in its first call, for arguments of any type, also distributed over replicas.
 
     A `tf.function` looks its trace up by all leaves of the arguments in every call, which takes 0.25 ms for a batch,
-    and the traced function compares their structure, which takes as long again.  Without other devices than one CPU,
+    and the traced function compares their structure, which takes as long again.  For a function that uses one device,
     neither is done, and only the number and the dtypes of the tensors are checked.
 
     Args:
@@ -95,23 +97,59 @@ class CompiledOnFirstCall:
     """
 
     def __init__(self, function: Callable[..., Nest]):
-        self._function = tf.function(function, autograph=False)
+        self._by_xla = compiles_by_xla()
+        self._function = tf.function(function, autograph=False, jit_compile=self._by_xla or None)
         self._call: Callable[..., Nest] | None = function if tf.config.functions_run_eagerly() else None
 
     def __call__(self, *arguments: Any) -> Nest:
-        if self._call is None:
+        """Calls the function.
+
+        Raises:
+          CallboardError: XLA cannot compile it.
+        """
+        if self._call is not None:
+            return self._call(*arguments)
+        try:
             with TRACING:
                 traced = self._function.get_concrete_function(*arguments)
-            # On two devices, a graph that was called as one operation read variables after it had updated them.
-            alone = len(tf.config.list_logical_devices()) == 1
-            self._call = _as_one_operation(traced) if alone else traced
-        return self._call(*arguments)
+            self._call = _as_one_operation(traced) if _uses_one_device(traced) else traced
+            return self._call(*arguments)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError) as error:
+            if not self._by_xla:
+                raise
+            raise CallboardError(
+                f"jit_compile: XLA cannot compile this learner's step; leave it out ({one_line(error)})"
+            ) from error
 
 
 def _as_one_operation(traced: Any) -> Callable[..., Nest]:
     """Returns a function that calls a traced one as one operation, whatever the structure of its arguments."""
     call, outputs = _GraphCall(traced), traced.structured_outputs
     return lambda *arguments: rebuilt(outputs, iter(call(tf.nest.flatten(arguments, expand_composites=True))))
+
+
+def _uses_one_device(traced: Any) -> bool:
+    """Returns whether a traced function uses one GPU and the processor, or one device of the processor, at most."""
+    handles = [value for value in traced.captured_inputs if value.dtype == tf.resource]
+    names = {one.device for one in (*traced.graph.get_operations(), *handles) if one.device}
+    devices = {tuple(name.upper().rpartition(":")[::2]) for name in names}
+    counts = [len({index for kind, index in devices if kind.endswith(of)}) for of in ("GPU", "CPU")]
+    return max(counts) <= 1
+
+
+@contextlib.contextmanager
+def compiled_by_xla(wanted: bool = True) -> Iterator[None]:
+    """Lets XLA compile each `CompiledOnFirstCall` that is made within the context, and each learner's step."""
+    token = _COMPILES_BY_XLA.set(wanted)
+    try:
+        yield
+    finally:
+        _COMPILES_BY_XLA.reset(token)
+
+
+def compiles_by_xla() -> bool:
+    """Returns whether this is within a context of `compiled_by_xla`."""
+    return _COMPILES_BY_XLA.get()
 
 
 @contextlib.contextmanager
@@ -139,6 +177,9 @@ class _GraphCall:
         self._traced = traced
         self._captured = list(traced.captured_inputs)
         self._output_types = [output.dtype for output in traced.outputs]
+        # As for any other call of a function: with other optimizers of graphs than the process has set, functions on
+        # two devices read variables after they had updated them.
+        self._settings = context.context().function_call_options.config_proto_serialized
 
     def __call__(self, inputs: list[Any]) -> Any:
         """Calls the function with the leaves of its arguments, and returns those of its outputs."""
@@ -147,7 +188,7 @@ class _GraphCall:
             Tout=self._output_types,
             f=self._traced,
             config="",
-            config_proto=_SETTINGS,
+            config_proto=self._settings,
             executor_type="",
         )
 

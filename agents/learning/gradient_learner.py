@@ -9,7 +9,7 @@ import tree
 
 from ...data import Priorities, Sample, Update
 from ...transitions import valid_transitions
-from ..fast_function import CompiledOnFirstCall
+from ..fast_function import CompiledOnFirstCall, compiled_by_xla, compiles_by_xla
 from ..losses.replicas import valid_mean
 from .decaying_rate import continue_decay
 from .gradient_step import GradientStep, LossOutput, Objective, check_loss_output
@@ -137,12 +137,14 @@ class _CompiledByKey:
 
     def __init__(self, function: Callable[..., tuple[dict[str, tf.Tensor], Any]]):
         self._function = function
+        self._by_xla = compiles_by_xla()
         self._compiled: dict[Any, CompiledOnFirstCall] = {}
         self._metrics: dict[str, tf.Tensor] = {}
 
     def __call__(self, key: Any, batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
         if key not in self._compiled:
-            self._compiled[key] = CompiledOnFirstCall(functools.partial(self._function, key))
+            with compiled_by_xla(self._by_xla):
+                self._compiled[key] = CompiledOnFirstCall(functools.partial(self._function, key))
         metrics, priorities = self._compiled[key](batches)
         self._metrics = {**self._metrics, **metrics}
         return dict(self._metrics), priorities

@@ -92,9 +92,19 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
             f"each of {placement.learners} learners has one device of the processor, not {count}: "
             "set learner_devices to 1, or learners to 1"
         )
+    if placement.jit_compile and placement.learners * count > 1:
+        raise CallboardError(
+            f"jit_compile is for one learner with one device, not for {placement.learners * count} devices: leave it "
+            "out, or set learners and learner_devices to 1"
+        )
     if not learners_here:
         return
-    gpus = len(find_gpus().gpus)
+    memory = [gpu.bytes / 1e9 for gpu in find_gpus().gpus]
+    if placement.gpu_memory is not None and memory and placement.gpu_memory > min(memory):
+        raise CallboardError(
+            f"gpu_memory is {placement.gpu_memory:g} GB, and a GPU of this machine has {min(memory):.1f}: lower it"
+        )
+    gpus = len(memory)
     needed = len(gpu_indices(placement.learner_devices, gpus))
     if learners_here > 1 and needed and str(placement.learner_devices).upper().startswith("GPU"):
         raise CallboardError(

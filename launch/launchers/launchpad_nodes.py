@@ -226,7 +226,7 @@ class SupervisingNode(GraphNode):
         launcher = LaunchpadLauncher("local_mt" if launch_type in _ONE_PROCESS else "local_mp")
         launcher.check(self._run.experiment)
         if launcher.in_this_process:
-            take_devices(self._run.experiment.learner_devices)
+            take_devices(self._run.experiment.learner_devices, self._run.experiment.gpu_use)
         files = contextlib.ExitStack()
         # Launchpad waits for the nodes in functions that are called earlier at the exit.
         atexit.register(files.close)

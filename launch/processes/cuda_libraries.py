@@ -40,6 +40,7 @@ LIBRARIES = (
 )
 """Packages `nvidia-NAME-cu11`, their folders in `nvidia/`, and their libraries, each after those that it needs."""
 
+_COMPILER = "nvidia-cuda-nvcc-cu11"
 _CACHE_BYTES = "4000000000"
 _loaded_late = False
 """Whether TensorFlow was imported before libcudart was loaded."""
@@ -92,6 +93,7 @@ def load_libraries() -> None:
     os.environ.setdefault("CUDA_CACHE_MAXSIZE", _CACHE_BYTES)
     if has_driver() and not gpus_are_hidden():
         _load(find_libraries())
+        _name_compiler_to_xla()
 
 
 def cache_bytes() -> int:
@@ -121,6 +123,20 @@ def _libraries_of(package: str, folder: str, names: tuple[str, ...]) -> list[Cud
         CudaLibrary(name, package, distribution.version, path if os.path.exists(path) else "")
         for name, path in zip(names, paths, strict=True)
     ]
+
+
+def _name_compiler_to_xla() -> None:
+    """Sets where XLA finds CUDA's compiler and its library of functions, unless the user has."""
+    import importlib.metadata
+
+    try:
+        folder = os.path.abspath(str(importlib.metadata.distribution(_COMPILER).locate_file("nvidia/cuda_nvcc")))
+    except importlib.metadata.PackageNotFoundError:
+        return
+    flags = os.environ.get("XLA_FLAGS", "")
+    # Flags are separated by spaces.
+    if os.path.isdir(folder) and " " not in folder and "--xla_gpu_cuda_data_dir" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_cuda_data_dir={folder}".strip()
 
 
 def _load(libraries: list[CudaLibrary]) -> None:

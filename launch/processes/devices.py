@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...caller_words import argument
 from ...errors import CallboardError
@@ -25,6 +25,15 @@ _DIVIDED_GPU = re.compile(r"GPU:[0-9]+/([2-8])")
 _DIVIDED = 0.85
 """The part of a GPU's memory that logical devices divide among them; the rest is for CUDA and its libraries."""
 _UNKNOWN_BYTES = 8 << 30
+
+
+class GpuUse(NamedTuple):
+    """How a process uses the GPUs that it sees."""
+
+    memory: float | None = None
+    """GB of each GPU that the process may use; None for as much as it needs."""
+    tf32: bool = False
+    """Whether products and convolutions of float32 are computed with the 10 bits of mantissa of TF32."""
 
 
 def device_names(setting: int | str, gpus: int) -> list[str]:
@@ -87,11 +96,15 @@ def device_count(setting: int | str) -> int:
     return count
 
 
-def take_devices(setting: int | str) -> list[str]:
+def take_devices(setting: int | str, use: GpuUse | None = None) -> list[str]:
     """Makes a learner's devices the ones that this process has, and returns their names in it.
 
     Must come before any other TensorFlow operation in the process.  A process that sees only some GPUs of the machine,
     because a launcher has chosen them, takes them for those that the setting names.
+
+    Args:
+      setting: as for `device_names`.
+      use: how the process uses GPUs; None for the defaults.
 
     Raises:
       CallboardError: the process has fewer devices, or TensorFlow is already initialized without them.
@@ -107,7 +120,7 @@ def take_devices(setting: int | str) -> list[str]:
     names = _names(setting, len(indices))
     with contextlib.suppress(RuntimeError):  # TensorFlow was used already; what is missing then is found below.
         tf.config.set_visible_devices([seen[index] for index in indices], "GPU")
-    prepare_devices(names)
+    prepare_devices(names, use or GpuUse())
     return names
 
 
@@ -132,26 +145,31 @@ def describe_devices(names: Sequence[str] = ()) -> str:
     return f"computes on {', '.join(names)}" if here or len(names) > 1 else ""
 
 
-def prepare_devices(names: Sequence[str]) -> None:
+def prepare_devices(names: Sequence[str], use: GpuUse | None = None) -> None:
     """Initializes those devices in this process; must come before any other TensorFlow operation in it.
 
-    Memory of GPUs is allocated as it is needed; one GPU for several names is divided evenly.
+    One GPU for several names is divided evenly.
+
+    Args:
+      names: the devices.
+      use: how the process uses GPUs; None where that was set already.
 
     Raises:
       CallboardError: TensorFlow is already initialized, with fewer devices.
     """
     import tensorflow as tf
 
+    if use is not None:
+        tf.config.experimental.enable_tensor_float_32_execution(use.tf32)
+    memory = None if use is None else use.memory
     try:
         gpus = tf.config.get_visible_devices("GPU")
         wanted = sum(name.startswith("GPU") for name in names)
-        if gpus and wanted > len(gpus):
-            for gpu in gpus:
-                _divide(gpu, wanted // len(gpus))
-        else:
-            for gpu in gpus:
-                if not tf.config.get_logical_device_configuration(gpu):
-                    tf.config.experimental.set_memory_growth(gpu, True)
+        for gpu in gpus:
+            if memory is not None or wanted > len(gpus):
+                _divide(gpu, max(1, wanted // len(gpus)), memory)
+            elif not tf.config.get_logical_device_configuration(gpu):
+                tf.config.experimental.set_memory_growth(gpu, True)
         cpus = max(int(name[4:]) + 1 if name.startswith("CPU") else 1 for name in names)
         processor = tf.config.list_physical_devices("CPU")[0]
         if cpus > len(tf.config.get_logical_device_configuration(processor) or [None]):
@@ -185,9 +203,10 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     import tensorflow as tf
 
     prepare_devices(names)
-    if len(names) > 1 or len(workers) > 1:
-        # For a function on several devices, this pass of TensorFlow 2.12 drops control edges from reads of variables to
-        # their updates: at times SAC's policy learned from a pair of critics of which one was already updated.
+    if len(names) > 1 or len(workers) > 1 or tf.config.get_visible_devices("GPU"):
+        # For a function on several devices, and a GPU is one besides the processor, this pass of TensorFlow 2.12 drops
+        # control edges from reads of variables to their updates: at times SAC's policy learned from a pair of critics
+        # of which one was already updated.
         tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
     if len(workers) > 1:
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
@@ -236,13 +255,14 @@ def share_first_learners_state(
         variable.assign(tf.cast(value, variable.dtype))
 
 
-def _divide(gpu: Any, parts: int) -> None:
-    """Makes logical devices of a GPU, each with the same part of most of its memory."""
+def _divide(gpu: Any, parts: int, memory: float | None) -> None:
+    """Makes logical devices of a GPU, each with the same part of so many GB, or of most of its memory."""
     import tensorflow as tf
 
-    if len(tf.config.get_logical_device_configuration(gpu) or [None]) != parts:
+    if len(tf.config.get_logical_device_configuration(gpu) or []) != parts:
         size = min((one.bytes for one in find_gpus().gpus), default=0) or _UNKNOWN_BYTES
-        part = tf.config.LogicalDeviceConfiguration(memory_limit=int(size * _DIVIDED / parts) >> 20)
+        size = int(size * _DIVIDED) if memory is None else int(memory * 1e9)
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=(size // parts) >> 20)
         tf.config.set_logical_device_configuration(gpu, [part] * parts)
 
 

@@ -126,7 +126,7 @@ def prepared_run(
     if here.coordinator:
         check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:
-        take_devices(experiment.learner_devices)
+        take_devices(experiment.learner_devices, experiment.gpu_use)
     if here.checkpoints and (experiment.init_from or experiment.freeze):
         check_warm_start(experiment, layouts.whole, new=not resume)
     if here.checkpoints:

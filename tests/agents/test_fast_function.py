@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall, as_arrays, eager_functions
+from callboard.agents.fast_function import (
+    CompiledFunction,
+    CompiledOnFirstCall,
+    as_arrays,
+    compiled_by_xla,
+    eager_functions,
+)
 from callboard.data import Timestep
+from callboard.errors import CallboardError
 
 
 def test_a_call_gives_the_structure_of_the_function_with_the_newest_variables():
@@ -91,3 +98,58 @@ def test_eager_functions_run_in_python_at_every_call():
     assert eager.outputs["b"] == tf.TensorSpec((2,))
     with pytest.raises(ValueError, match="float64"):
         eager(np.ones(2), x)
+
+
+def test_a_function_is_run_with_the_optimizers_of_graphs_that_the_process_has():
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
+    try:
+        compiled = CompiledFunction(lambda x: x + 1, tf.TensorSpec(()))
+    finally:
+        tf.config.optimizer.set_experimental_options({"dependency_optimization": True, **before})
+    settings = tf.compat.v1.ConfigProto.FromString(compiled._call._settings)
+    rewriter = settings.graph_options.rewrite_options
+    assert rewriter.dependency_optimization == rewriter.OFF and settings.allow_soft_placement
+
+
+def on_a_device_beside_another():
+    """Whether a function that uses one device or two is called as one operation, and what it gives in two calls."""
+    found = {}
+    for name, strategy in {
+        "default": tf.distribute.get_strategy(),
+        "second": tf.distribute.OneDeviceStrategy("/cpu:1"),
+        "both": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    }.items():
+        with strategy.scope():
+            total = tf.Variable(1.0, aggregation=tf.VariableAggregation.SUM)
+
+        def in_replica(x, total=total):
+            read = total.read_value()
+            total.assign_add(x)
+            return read * x
+
+        def function(x, strategy=strategy, in_replica=in_replica):
+            return {"sum": strategy.reduce("SUM", strategy.run(in_replica, args=(x,)), axis=None)}
+
+        compiled = CompiledOnFirstCall(function)
+        sums = [float(compiled(tf.constant(x))["sum"]) for x in (1.0, 2.0)]
+        found[name] = [not hasattr(compiled._call, "structured_outputs"), *sums]
+    return found
+
+
+@pytest.mark.slow
+def test_a_function_of_one_device_is_one_operation_also_where_there_are_two(on_two_devices):
+    found = on_two_devices(__file__, "on_a_device_beside_another")
+    assert found == {"default": [True, 1.0, 4.0], "second": [True, 1.0, 4.0], "both": [False, 2.0, 12.0]}
+
+
+def test_what_xla_cannot_compile_is_refused_in_one_line():
+    with compiled_by_xla():
+        refused = CompiledOnFirstCall(lambda x: tf.strings.length(tf.strings.as_string(x)))
+        compiled = CompiledOnFirstCall(lambda x: x * 2)
+    assert float(compiled(tf.constant(3.0))) == 6.0
+    with pytest.raises(
+        CallboardError, match="jit_compile: XLA cannot compile this learner's step; leave it out "
+    ) as raised:
+        refused(tf.constant(3.0))
+    assert "\n" not in str(raised.value)

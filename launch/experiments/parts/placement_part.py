@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Literal
 
-from .quantities import ActorCount, EnvironmentCount, NodeCount, Seed, ThreadCount
+from ...processes.devices import GpuUse
+from .quantities import ActorCount, EnvironmentCount, Gigabytes, NodeCount, Seed, ThreadCount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,11 @@ class PlacementPart:
       learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
         TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
         docs/learners.md.
+      gpu_memory: GB of each of its GPUs that a learner, an inference node or a policy server may use; None for as much
+        as it needs.
+      tf32: whether learners, inference nodes and policy servers compute products and convolutions of float32 on GPUs
+        with the 10 bits of mantissa of TF32, which is faster on GPUs since Ampere.
+      jit_compile: whether XLA compiles the learner's step, for one device of one learner, see docs/learners.md.
     """
 
     seed: Seed = 1
@@ -37,3 +43,11 @@ class PlacementPart:
     learners: NodeCount = 1
     learner_devices: int | str = 1
     learner_threads: ThreadCount = 0
+    gpu_memory: Gigabytes | None = None
+    tf32: bool = False
+    jit_compile: bool = False
+
+    @property
+    def gpu_use(self) -> GpuUse:
+        """How the processes of nodes that use GPUs do so."""
+        return GpuUse(self.gpu_memory, self.tf32)

@@ -23,7 +23,7 @@ from ....data import Layout, Version
 from ....deadlines import Deadline
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
-from ...processes.devices import describe_devices, prepare_devices
+from ...processes.devices import GpuUse, describe_devices, prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec
@@ -126,7 +126,7 @@ class InferenceNode(ReportingNode):
 
     def setup(self) -> None:
         self._networks, self._policy, self._layout, self._weights = prepare_inference(
-            self._experiment.agent, self._layout, self._learner
+            self._experiment.agent, self._layout, self._learner, self._experiment.gpu_use
         )
         where = "" if self.context.one_process else describe_devices()
         if where:
@@ -265,15 +265,16 @@ class PreparedInference(NamedTuple):
     """Fetches the weights of those networks."""
 
 
-def prepare_inference(agent: Agent, layout: Layout, learner: Learner) -> PreparedInference:
+def prepare_inference(agent: Agent, layout: Layout, learner: Learner, use: GpuUse) -> PreparedInference:
     """Builds what acts in an inference node; weights and connections to replay follow, and a writer for each actor.
 
     Args:
       agent: the agent.
       layout: the layout of the run.
       learner: handle of the learner.
+      use: how this process uses a GPU, which the learner may use as well.
     """
-    prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
+    prepare_devices(["CPU:0"], use)
     networks = agent.make_networks(layout)
     policy = agent.make_policy(networks, "train")
     layout = trace_layout(agent, layout, networks)

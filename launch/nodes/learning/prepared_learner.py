@@ -10,6 +10,7 @@ import launchpad as lp
 import tensorflow as tf
 
 from ....agents.agent import Agent, Learner, Policy
+from ....agents.fast_function import compiled_by_xla
 from ....agents.learning.live_settings import LiveSettings
 from ....agents.policies.acting import trace_layout
 from ....agents.variables.frozen_weights import FrozenWeights
@@ -94,7 +95,8 @@ def prepare_learner(
             # Before the learner is built: actors wait for the weights.
             publish(variables, 0)
         live = LiveSettings(agent, run.layout.max_steps, experiment.max_learner_steps)
-        learner = live.agent.make_learner(networks, strategy, run.layout)
+        with compiled_by_xla(experiment.jit_compile):
+            learner = live.agent.make_learner(networks, strategy, run.layout)
     if rank == 0:
         networks_line = write_network_table(run.directory, networks)
         if latest is None:
@@ -125,7 +127,7 @@ def _make_strategy(
 ) -> tf.distribute.Strategy:
     if rank > 0:
         threading.Thread(target=_exit_when_stopped, args=(context.stop,), name="exit", daemon=True).start()
-    devices = take_devices(placement.learner_devices)
+    devices = take_devices(placement.learner_devices, placement.gpu_use)
     workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
     bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
     if workers:

@@ -15,13 +15,13 @@ from callboard.settings.nested_settings import declared_fields
 ORDER = """
 agent env env_options env_wrappers env_processes env_previous_inputs check_env env_python policies mapping
 evaluation_mapping train agent_groups agent_index agent_padding agent_state seed actors envs_per_actor inference
-inference_nodes replay_shards learners learner_devices learner_threads evaluator evaluate_every evaluation_episodes
-evaluation_envs evaluation_mode video_every training_video_every render evaluation_timeout max_steps max_learner_steps
-max_seconds stop_return stop_when patience episode_metrics callbacks curriculum evaluation_task init_from init_parts
-freeze dataset record_episodes record_infos record_limit publish_every_steps checkpoint_every checkpoint_every_steps
-keep_checkpoints checkpoint_replay replay_checkpoint_every node_timeout log_level listen loggers prometheus_port
-prometheus_host policy_server spaces policy_server_silence policy_server_token_file policy_server_certificate
-policy_server_key run_dir
+inference_nodes replay_shards learners learner_devices learner_threads gpu_memory tf32 jit_compile evaluator
+evaluate_every evaluation_episodes evaluation_envs evaluation_mode video_every training_video_every render
+evaluation_timeout max_steps max_learner_steps max_seconds stop_return stop_when patience episode_metrics callbacks
+curriculum evaluation_task init_from init_parts freeze dataset record_episodes record_infos record_limit
+publish_every_steps checkpoint_every checkpoint_every_steps keep_checkpoints checkpoint_replay replay_checkpoint_every
+node_timeout log_level listen loggers prometheus_port prometheus_host policy_server spaces policy_server_silence
+policy_server_token_file policy_server_certificate policy_server_key run_dir
 """.split()
 PARTS = [kind for kind in Experiment.__mro__ if kind.__name__.endswith("Part")]
 

@@ -32,6 +32,20 @@ def test_a_process_that_uses_a_gpu_loads_all_of_them(machine):
     assert stub_cuda.run_with(code, machine, CUDA_CACHE_MAXSIZE="5")[-1] == "5"
 
 
+def test_xla_finds_the_compiler_of_the_extra(tmp_path):
+    stub_cuda.install_driver(tmp_path)
+    metadata = tmp_path / "site" / "nvidia_cuda_nvcc_cu11-11.8.1.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: nvidia-cuda-nvcc-cu11\nVersion: 11.8.1\n")
+    folder = tmp_path / "site" / "nvidia" / "cuda_nvcc"
+    folder.mkdir(parents=True)
+    code = f"import os; {LOAD}print(os.environ['XLA_FLAGS'])"
+    assert stub_cuda.run_with(code, tmp_path, XLA_FLAGS=None) == [f"--xla_gpu_cuda_data_dir={folder}"]
+    assert stub_cuda.run_with(code, tmp_path, XLA_FLAGS="--other=1")[-1].startswith("--other=1 --xla_gpu")
+    own = "--xla_gpu_cuda_data_dir=/own"
+    assert stub_cuda.run_with(code, tmp_path, XLA_FLAGS=own) == [own]
+
+
 @pytest.mark.parametrize("hidden", ["-1", ""])
 def test_a_process_from_which_the_gpus_are_hidden_loads_none(machine, hidden):
     assert stub_cuda.run_with(f"{LOAD}{stub_cuda.MAPPED}", machine, CUDA_VISIBLE_DEVICES=hidden) == []

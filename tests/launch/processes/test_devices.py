@@ -4,8 +4,12 @@ import pytest
 import tensorflow as tf
 
 from callboard.errors import CallboardError
+from callboard.launch.experiments import experiment_checks
+from callboard.launch.experiments.experiment_checks import check_devices
+from callboard.launch.experiments.parts.placement_part import PlacementPart
 from callboard.launch.processes import devices
 from callboard.launch.processes.devices import (
+    GpuUse,
     describe_devices,
     device_count,
     device_names,
@@ -103,6 +107,56 @@ def test_a_gpu_that_tensorflow_does_not_see_is_reported(monkeypatch):
     assert text.startswith("computes on the CPU, because TensorFlow sees none of 1 GPU(s): ") and "doctor" in text
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert describe_devices() == "computes on CPU:0"
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What TensorFlow is told of each of two GPUs, where it would have them."""
+    told = {}
+    limits = {}
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["first", "second"])
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", limits.get)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", limits.__setitem__)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", told.__setitem__)
+    monkeypatch.setattr(devices, "find_gpus", lambda: Driver((12, 4), [Gpu("Stub GPU", (8, 0), 10**10)] * 2))
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    yield lambda: {**told, **{gpu: [part.memory_limit for part in parts] for gpu, parts in limits.items()}}
+    tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+MIB_OF_8_GB = 8 * 10**9 >> 20
+
+
+@pytest.mark.parametrize(
+    "names, use, expected",
+    [
+        (1, GpuUse(), True),
+        (1, GpuUse(memory=8), [MIB_OF_8_GB]),
+        (2, GpuUse(memory=8), [MIB_OF_8_GB]),
+        (4, GpuUse(memory=8), [MIB_OF_8_GB // 2] * 2),
+        (4, GpuUse(), [85 * 10**8 // 2 >> 20] * 2),
+    ],
+)
+def test_memory_of_a_gpu_grows_or_has_its_limit(told, names, use, expected):
+    named = [f"GPU:{index}" for index in range(names)]
+    prepare_devices(named, use)
+    # The strategy that follows leaves it as it is.
+    prepare_devices(named)
+    assert told() == {"first": expected, "second": expected}
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_products_are_in_tf32_only_if_that_is_set(told, tf32):
+    prepare_devices(["GPU:0"], GpuUse(tf32=tf32))
+    prepare_devices(["GPU:0"])
+    assert tf.config.experimental.tensor_float_32_execution_enabled() == tf32
+
+
+def test_more_memory_than_a_gpu_has_is_refused(monkeypatch):
+    monkeypatch.setattr(experiment_checks, "find_gpus", lambda: Driver((12, 4), [Gpu("Stub GPU", (8, 0), 4 * 10**9)]))
+    check_devices(PlacementPart(gpu_memory=4.0), learners_here=1)
+    with pytest.raises(CallboardError, match="gpu_memory is 5 GB, and a GPU of this machine has 4.0: lower it"):
+        check_devices(PlacementPart(gpu_memory=5.0), learners_here=1)
 
 
 def strategies():

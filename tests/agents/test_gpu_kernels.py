@@ -1,0 +1,78 @@
+"""What every agent computes on the processor although there is a GPU, by the kernels that TensorFlow has."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+from agent_cases import SMALL_UPDATES
+from gpu_kernels import graphs_as_written, nodes_of, nodes_run_by, without_kernel
+from update_on_replicas import begin, distribute, made, random_sample
+
+from callboard.agents.policies.batched_policy import BatchedPolicy
+from callboard.agents.variables.weights import PackedVariables
+from callboard.networks import precision
+
+ON_THE_PROCESSOR = {
+    # PPO's order of the sequences in minibatches: int32, and made of numbers that the processor has.  What goes to the
+    # GPU is 4 bytes for each sequence, and nothing comes back that would have to be waited for.
+    "StatelessShuffle(int32)",
+}
+
+CASES = {
+    **{name: (name, {}) for name in SMALL_UPDATES},
+    "ppo-minibatches": ("ppo", {"minibatches": 2}),
+}
+FAST = ("impala", "ppo-minibatches")
+NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch):
+    # Fused kernels, which some processors do not have in bfloat16, are not used.
+    monkeypatch.setattr(precision, "_compiles_bfloat16", lambda: True)
+    with graphs_as_written():
+        yield
+
+
+def small(name, computed_in):
+    of, changes = CASES[name]
+    agent, spec, length = made(of)
+    network = dataclasses.replace(agent.network, precision=computed_in)
+    return dataclasses.replace(agent, network=network, **changes), spec, length
+
+
+@pytest.mark.parametrize("computed_in", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_learner_computes_on_the_processor(name, computed_in):
+    agent, spec, length = small(name, computed_in)
+    strategy = tf.distribute.get_strategy()
+    networks, learner, layout = begin(agent, spec, strategy, None)
+    iterator = distribute(strategy, [[random_sample(layout, length)]])
+    nodes = nodes_run_by(lambda: learner.step(iterator))
+    used = {node.op for node in nodes}
+    assert "MatMul" in used
+    assert (tf.bfloat16 in {tf.as_dtype(node.attr["T"].type) for node in nodes if node.op == "MatMul"}) == (
+        computed_in == "bfloat16"
+    )
+    expected = ON_THE_PROCESSOR if "StatelessShuffle" in used else set()
+    assert without_kernel(nodes) == expected
+
+    policy = agent.make_policy(networks, "train")
+    acts = BatchedPolicy(policy, layout)._act.traced
+    assert without_kernel(nodes_of(acts)) == set()
+
+    publishes = PackedVariables(policy.variables)
+    nodes = nodes_run_by(publishes)
+    assert without_kernel(nodes) == set()
+    # One copy to the processor, of bytes.
+    (copied,) = [node for node in nodes if node.op == "_Retval"]
+    assert copied.attr["T"].type == tf.uint8.as_datatype_enum
+
+
+def test_a_kernel_that_is_missing_is_found():
+    @tf.function(autograph=False)
+    def function(x):
+        return tf.strings.length(x), tf.nn.relu(tf.cast(tf.strings.length(x), tf.bfloat16))
+
+    found = without_kernel(nodes_of(function.get_concrete_function(tf.TensorSpec((2,), tf.string))))
+    assert "Relu(bfloat16)" in found and any(name.startswith("StringLength") for name in found)
