@@ -46,7 +46,7 @@ LEARNER_METRICS = (
     ),
     Metric(
         "critic_loss",
-        "squared errors of all critics (with quantiles: quantile Huber loss; D4PG, DMPO: cross-entropy; CQL: with its penalty)",
+        "squared errors of all critics (quantiles: Huber loss; D4PG, DMPO: cross-entropy; CQL: with its penalty)",
         agents=(*_ACTOR_CRITIC, "iql"),
     ),
     Metric(
