@@ -118,7 +118,7 @@ class Sac(SacSettings, TransitionAgent):
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
-        learned.begin_target()
+        learned.begin_targets()
         steps = self.learner_steps(layout)
 
         def update_target(steps: tf.Tensor) -> None:

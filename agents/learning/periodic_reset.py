@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ...data import Layout
 from ...tracing_lock import TRACING
+from ..variables.frozen_weights import is_frozen
 
 
 class PeriodicReset:
@@ -20,7 +21,7 @@ class PeriodicReset:
 
     Args:
       every: learner steps from one reset to the next.
-      networks: a module whose variables are reset, with an attribute `normalizer`, which is not.
+      networks: a module with `begin_targets` whose variables are reset, but for frozen ones and its `normalizer`.
       make: makes such a module.
       strategy: the strategy in whose scope the networks were created.
       seed: the run's seed.
@@ -66,8 +67,10 @@ class PeriodicReset:
             normalizer = self._networks.normalizer
             kept = {id(variable) for variable in (() if normalizer is None else normalizer.variables)}
             for variable, new in zip(self._networks.variables, self._make().variables, strict=True):
-                if id(variable) not in kept:
+                if id(variable) not in kept and not is_frozen(variable):
                     variable.assign(new)
+            # Of weights that are frozen, too.
+            self._networks.begin_targets()
             moments = [variable for one in optimizers for variable in one.variables]
             for variable, first in zip(moments, self._first, strict=True):
                 variable.assign(tf.cast(tf.broadcast_to(first, variable.shape), variable.dtype))

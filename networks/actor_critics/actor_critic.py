@@ -130,14 +130,14 @@ class ActorCritic(tf.Module):
         self.normalizer = normalizer
         self.bounds = bounds
         self.log_alpha = tf.Variable(math.log(temperature), dtype=tf.keras.backend.floatx(), name="log_alpha")
-        self.begin_target()
+        self.begin_targets()
 
     @property
     def alpha(self) -> tf.Tensor:
         """The entropy temperature, a scalar."""
         return tf.exp(self.log_alpha)
 
-    def begin_target(self) -> None:
+    def begin_targets(self) -> None:
         """Copies the weights of the critics to their target, also once they are those of another run."""
         if self.target_critic is not None:
             copy_weights(self.critic, self.target_critic)
