@@ -32,6 +32,10 @@ class DrQ(DrQSettings, Sac):
             raise CallboardError(
                 f"drq learns from images, and the observation is {specs.describe(layout.spec.observation)}: use sac"
             )
+        if self.crossq:
+            raise CallboardError(
+                "drq shares an encoder that is not batch-renormalized: leave agent.crossq out, or use sac"
+            )
         super().check(layout)
         if not (isinstance(layout.spec.action, dm_specs.DiscreteArray) or is_single_box(layout.spec)):
             raise CallboardError(
@@ -43,7 +47,8 @@ class DrQ(DrQSettings, Sac):
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
-        learned = shared_encoder_networks(spec, **vars(self.network), temperature=self.temperature)
+        options = {"temperature": self.temperature, "critics": self.critics}
+        learned = shared_encoder_networks(spec, **vars(self.network), **options)
         return SacNetworks(learned, spec, make_reward_normalizer(self))
 
     def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
@@ -70,5 +75,6 @@ class DrQ(DrQSettings, Sac):
             return shifted_observations(layout, own, stream_seed(seed, Stream.AUGMENTED_TIME, time), index, self.shift)
 
         observation = sample.record.observation
-        both = tree.map_structure(lambda *leaves: tf.stack(leaves), shifted(observation, 0), shifted(observation, 1))
-        return sample._replace(record=sample.record._replace(observation=both))
+        times = [shifted(observation, time) for time in range(self.n_step + 1)]
+        stacked = tree.map_structure(lambda *leaves: tf.stack(leaves), *times)
+        return sample._replace(record=sample.record._replace(observation=stacked))

@@ -46,7 +46,7 @@ LEARNER_METRICS = (
     ),
     Metric(
         "critic_loss",
-        "squared errors of both critics (D4PG, DMPO: cross-entropy; CQL: with its penalty)",
+        "squared errors of all critics (quantiles: Huber loss; D4PG, DMPO: cross-entropy; CQL: with its penalty)",
         agents=(*_ACTOR_CRITIC, "iql"),
     ),
     Metric(
@@ -83,7 +83,8 @@ LEARNER_METRICS = (
     ),
     Metric(
         "value",
-        "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
+        "mean value estimate (SAC: the lowest of all critics, or their mean; TD3: the first one, or the mean; "
+        "Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
         agents=(*(agent for agent in _ONE_LOSS if agent != "bc"), *_ACTOR_CRITIC),
     ),

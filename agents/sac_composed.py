@@ -1,7 +1,7 @@
 """SAC over composed actions: discrete choices and numbers.
 
 The numbers are sampled, as in SAC; the choices are not, since critics give the expectation over them
-(`networks.composed_actor_critic.AdditiveTwinCritic`), as in Christodoulou 2019.  One temperature weighs the entropy of
+(`networks.composed_actor_critic.AdditiveCritics`), as in Christodoulou 2019.  One temperature weighs the entropy of
 all parts.
 """
 
@@ -13,8 +13,7 @@ from ..data import Nest
 from ..networks import stateless_random as noise
 from ..networks.actions.action_parts import ActionParts, Chosen, one_hot_choices
 from ..networks.actions.legal_actions import mask_illegal
-from ..networks.actor_critics.actor_critic import TwinQ
-from ..networks.actor_critics.composed_actor_critic import ComposedActorCritic, SoftParts
+from ..networks.actor_critics.composed_actor_critic import SoftParts
 from ..networks.distributions import Categorical
 from ..networks.random_streams import Stream
 from .agent import Mode
@@ -94,11 +93,10 @@ def sampled_parts(policy: SoftParts, normal: Any) -> SampledParts:
     return SampledParts(numbers, weight, log_prob)
 
 
-def value_of_taken(networks: ComposedActorCritic, observation: Nest, action: Nest, dtype: Any) -> TwinQ:
-    """Returns the critics' values `[B]` of actions of the environment."""
-    parts = networks.parts
+def taken_parts(parts: ActionParts, action: Nest, dtype: Any) -> tuple[Any, Any]:
+    """Returns the numbers `[B, D]` and the choices, as one-hot rows `[B, K, M]`, of actions of the environment."""
     weight = one_hot_choices(parts, parts.choices(action), dtype) if len(parts.sizes) else ()
-    return networks.critic(observation, parts.unit_numbers(action, dtype), weight)
+    return parts.unit_numbers(action, dtype), weight
 
 
 def default_target_entropy(parts: ActionParts, observation: Nest, share: float, dtype: Any) -> Any:

@@ -98,6 +98,8 @@ class ActorCriticSettings(NetworkSettings):
       critic_head: package.module:factory of the head of each critic, which takes the spec and critic_head_options and
         returns a module from features and action to as many outputs; None for the default.
       critic_head_options: options of a critic_head of your own by name.
+      block: plain; or simba (Lee et al. 2024) for a linear layer, a residual block of as many units for each of the
+        equal hidden_sizes, and a layer normalization.
     """
 
     normalize_observations: bool = True
@@ -105,6 +107,17 @@ class ActorCriticSettings(NetworkSettings):
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     critic_head: str | None = None
     critic_head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    block: Literal["plain", "simba"] = "plain"
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.block == "simba":
+            if self.layer_norm:
+                return "block simba has layer normalization of its own: leave layer_norm out"
+            if not self.hidden_sizes or len(set(self.hidden_sizes)) > 1:
+                return f"block simba needs hidden_sizes that are equal, such as [128], not {list(self.hidden_sizes)}"
+        return super().problem
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -240,6 +240,25 @@ AGENT_CASES = (
                 transitions=1,
                 continuous=True,
             ),
+            "sac-ensemble": SmallUpdate(
+                {
+                    **{**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
+                    "n_step": 2,
+                    "critics.number": 3,
+                    "critics.minimum_of": 2,
+                    "critics.dropout": 0.2,
+                },
+                transitions=2,
+                continuous=True,
+                slow=True,
+            ),
+            # Statistics are those of all replicas.
+            "sac-crossq": SmallUpdate(
+                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES, "crossq": True},
+                transitions=1,
+                continuous=True,
+                slow=True,
+            ),
             # The losses differ, and the rest is the same.
             "sac-discrete": SmallUpdate(
                 {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},

@@ -13,6 +13,7 @@ from ..fast_function import CompiledOnFirstCall, compiled_by_xla, compiles_by_xl
 from ..losses.replicas import valid_mean
 from .decaying_rate import continue_decay
 from .gradient_step import GradientStep, LossOutput, Objective, check_loss_output
+from .periodic_reset import PeriodicReset
 from .reward_normalizer import RewardNormalizer
 
 Loss = Callable[..., LossOutput]
@@ -36,6 +37,7 @@ class GradientLearner(tf.Module):
       accumulate: batches in an update.  If an element of the dataset holds more than one batch (`updates_per_call`
         times `accumulate`), they are stacked along a new first axis.
       rewards: normalizes the rewards of every batch before its loss; None leaves them unchanged.
+      reset: called after every call, to reset the networks; None for never.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class GradientLearner(tf.Module):
         seed: int | None = None,
         accumulate: int = 1,
         rewards: RewardNormalizer | None = None,
+        reset: PeriodicReset | None = None,
     ):
         super().__init__()
         self._loss = loss
@@ -61,6 +64,9 @@ class GradientLearner(tf.Module):
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._gradient_step = GradientStep(objectives, strategy, accumulate)
+        self._reset = reset
+        if reset is not None:
+            reset.begin(self.optimizers)
         self._call = _CompiledByKey(self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
@@ -69,9 +75,11 @@ class GradientLearner(tf.Module):
         Returns:
           The metrics of the last update, with those that only earlier ones have, and the priorities of all, in order.
         """
-        steps = int(self.steps.numpy()) if self._gradient_step.periodic else 0
+        steps = int(self.steps.numpy()) if self._gradient_step.periodic or self._reset is not None else 0
         due = tuple(self._gradient_step.due(steps + number) for number in range(self._updates_per_call))
         metrics, priorities = self._call(due, next(iterator))
+        if self._reset is not None:
+            self._reset(steps, steps + self._updates_per_call, self.optimizers)
         finite = tuple(name for name in self._gradient_step.finite if name in metrics)
         return Update(metrics, priorities or None, self._updates_per_call, finite)
 

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from .dtypes import as_dtype
+from .quantile import quantile_target
 from .shapes import check_alike, where_valid
 
 
@@ -29,23 +30,24 @@ def smoothed_action(action: Any, noise: Any, clip: Any) -> tf.Tensor:
     return tf.stop_gradient(tf.clip_by_value(action + tf.clip_by_value(noise, -clip, clip), -1.0, 1.0))
 
 
-def clipped_double_q_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any) -> tf.Tensor:
-    """Computes r + gamma min_i Q_i(x', a') with the smoothed target action a' (Fujimoto et al. 2018, equation (10)).
+def bootstrapped_target(r_t: Any, discount_t: Any, value_tp1: Any) -> tf.Tensor:
+    """Computes r + gamma Q(x', a') (Fujimoto et al. 2018, equation (10), where Q is the lower of two critics' values).
 
     Args:
-      r_t: `[B]`, the reward.
-      discount_t: `[B]`, gamma times the environment's discount.
-      q1_tp1: `[B]`, the first target critic's value of a'.
-      q2_tp1: `[B]`, the second target critic's value of a'.
+      r_t: `[B]`, the reward, or the return of an n-step window.
+      discount_t: `[B]`, gamma times the environment's discount, or the discount of the window.
+      value_tp1: `[B]`, the value of a', or quantiles `[B, M]`.
 
     Returns:
-      `[B]` in the dtype of `q1_tp1`, through which no gradients flow.
+      The shape and dtype of `value_tp1`, through which no gradients flow.
     """
-    q1_tp1 = tf.convert_to_tensor(q1_tp1)
-    r_t, discount_t, q2_tp1 = (as_dtype(tensor, q1_tp1.dtype) for tensor in (r_t, discount_t, q2_tp1))
-    check_alike(1, q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1)
+    value_tp1 = tf.convert_to_tensor(value_tp1)
+    if value_tp1.shape.rank == 2:
+        return quantile_target(r_t, discount_t, value_tp1)
+    r_t, discount_t = (as_dtype(tensor, value_tp1.dtype) for tensor in (r_t, discount_t))
+    check_alike(1, value_tp1=value_tp1, r_t=r_t, discount_t=discount_t)
     # After a termination there is nothing to bootstrap from, and the next observation may be anything.
-    return tf.stop_gradient(r_t + tf.math.multiply_no_nan(tf.minimum(q1_tp1, q2_tp1), discount_t))
+    return tf.stop_gradient(r_t + tf.math.multiply_no_nan(value_tp1, discount_t))
 
 
 def deterministic_policy_loss(q_t: Any, valid_t: Any) -> tf.Tensor:

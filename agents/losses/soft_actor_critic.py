@@ -9,60 +9,80 @@ from typing import Any
 
 import tensorflow as tf
 
+from .deterministic_policy import bootstrapped_target
 from .dtypes import as_dtype
-from .shapes import check_alike, check_ranks, where_valid
+from .shapes import check_alike, check_ranks, check_same_shape, where_valid
 
 
-def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp1: Any, alpha: Any) -> tf.Tensor:
-    """Computes r + gamma (min_i Q_i(x', a') - alpha log pi(a'|x')), a' sampled from pi(.|x') (equations (3) and (5)).
-
-    The minimum of two target critics reduces overestimation (section 6).
+def soft_target(r_t: Any, discount_t: Any, value_tp1: Any, log_prob_tp1: Any, alpha: Any) -> tf.Tensor:
+    """Computes r + gamma (Q(x', a') - alpha log pi(a'|x')), a' sampled from pi(.|x') (equations (3) and (5)).
 
     Args:
-      r_t: `[B]`, the reward, or the return of an n-step window.
+      r_t: `[B]`, the reward, or the return of an n-step window, from the rewards of `soft_rewards`.
       discount_t: `[B]`, gamma times the environment's discount, or the discount of the window.
-      q1_tp1: `[B]`, the first target critic's value of a'.
-      q2_tp1: `[B]`, the second target critic's value of a'.
+      value_tp1: `[B]`, the target critics' value of a', of which the minimum reduces overestimation (section 6), or
+        quantiles `[B, M]` (Kuznetsov et al. 2020, equation (11)).
       log_prob_tp1: `[B]`, log pi(a'|x').
       alpha: scalar.
 
     Returns:
-      `[B]` in the dtype of `q1_tp1`, through which no gradients flow.
+      The shape and dtype of `value_tp1`, through which no gradients flow.
     """
-    q1_tp1 = tf.convert_to_tensor(q1_tp1)
-    r_t, discount_t, q2_tp1, log_prob_tp1 = _cast(q1_tp1.dtype, r_t, discount_t, q2_tp1, log_prob_tp1)
-    check_alike(1, q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
-    soft_value = tf.minimum(q1_tp1, q2_tp1) - as_dtype(alpha, q1_tp1.dtype) * log_prob_tp1
-    # After a termination there is nothing to bootstrap from, and the next observation may be anything.
-    return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
+    value_tp1 = tf.convert_to_tensor(value_tp1)
+    log_prob_tp1, alpha = _cast(value_tp1.dtype, log_prob_tp1, alpha)
+    check_ranks(1, log_prob_tp1=log_prob_tp1)
+    cost = alpha * log_prob_tp1
+    return bootstrapped_target(r_t, discount_t, value_tp1 - (cost if value_tp1.shape.rank == 1 else cost[:, None]))
 
 
-def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
-    """Computes (Q_1 - target)^2 / 2 + (Q_2 - target)^2 / 2 (equation (5), for both critics).
+def soft_rewards(r_t: Any, log_prob_t: Any, alpha: Any) -> tf.Tensor:
+    """Adds to the rewards of an n-step window the entropy at its observations in between, as a sample or expectation.
+
+    The return of a policy that is paid for its entropy is r_0 + sum_i gamma^i (r_i - alpha log pi(a_i|x_i)), i > 0:
+    equation (3), applied at every observation after the first.
 
     Args:
-      q1_t: `[B]`, the first critic's value of the action taken.
-      q2_t: `[B]`, the second critic's value of the action taken.
+      r_t: `[n, B]`, the rewards that followed the actions at x_0 to x_{n-1}.
+      log_prob_t: `[n - 1, B]`, log pi(a_i|x_i) at x_1 to x_{n-1}, of actions sampled from the policy.
+      alpha: scalar.
+
+    Returns:
+      `[n, B]` in the dtype of `log_prob_t`, through which no gradients flow.
+    """
+    log_prob_t = tf.convert_to_tensor(log_prob_t)
+    r_t, alpha = _cast(log_prob_t.dtype, r_t, alpha)
+    check_ranks(2, r_t=r_t, log_prob_t=log_prob_t)
+    check_same_shape(r_t=r_t[1:], log_prob_t=log_prob_t)
+    bonus = tf.concat([tf.zeros_like(r_t[:1]), -alpha * log_prob_t], axis=0)
+    return tf.stop_gradient(r_t + bonus)
+
+
+def critic_loss(q_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
+    """Computes the sum over all critics of (Q_k - target)^2 / 2 (equation (5)).
+
+    Args:
+      q_t: `[K, B]`, the critics' values of the action taken.
       target_t: `[B]`, from `soft_target`, through which no gradients flow.
       valid_t: bool `[B]`.
 
     Returns:
       `[B]`.
     """
-    q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
-    q2_t, target_t = _cast(q1_t.dtype, q2_t, target_t)
-    target_t = tf.stop_gradient(target_t)
-    check_alike(1, q1_t=q1_t, q2_t=q2_t, target_t=target_t, valid_t=valid_t)
-    return where_valid(valid_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
+    q_t, valid_t = tf.convert_to_tensor(q_t), tf.convert_to_tensor(valid_t)
+    target_t = tf.stop_gradient(as_dtype(target_t, q_t.dtype))
+    check_ranks(2, q_t=q_t)
+    check_alike(1, q_t=q_t[0], target_t=target_t, valid_t=valid_t)
+    return where_valid(valid_t, tf.reduce_sum(tf.square(q_t - target_t), axis=0) / 2)
 
 
-def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) -> tf.Tensor:
-    """Computes alpha log pi(a|x) - min_i Q_i(x, a), with a sampled by reparameterization (equation (9)).
+def actor_loss(value_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) -> tf.Tensor:
+    """Computes alpha log pi(a|x) - Q(x, a), with a sampled by reparameterization (equation (9)).
+
+    With expectations over discrete actions in place of samples it is equation (12) of Christodoulou 2019.
 
     Args:
-      q1_t: `[B]`, the first critic's value of a.  Gradients flow through a; the learner does not apply those with
-        respect to the critics' variables.
-      q2_t: `[B]`, the second critic's value of a.
+      value_t: `[B]`, the critics' value of a, such as their minimum.  Gradients flow through a; the learner does not
+        apply those with respect to the critics' variables.
       log_prob_t: `[B]`, log pi(a|x).
       alpha: scalar, through which no gradients flow.
       valid_t: bool `[B]`.
@@ -70,10 +90,10 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) 
     Returns:
       `[B]`.
     """
-    q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
-    q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, alpha)
-    check_alike(1, q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, valid_t=valid_t)
-    return where_valid(valid_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
+    value_t, valid_t = tf.convert_to_tensor(value_t), tf.convert_to_tensor(valid_t)
+    log_prob_t, alpha = _cast(value_t.dtype, log_prob_t, alpha)
+    check_alike(1, value_t=value_t, log_prob_t=log_prob_t, valid_t=valid_t)
+    return where_valid(valid_t, tf.stop_gradient(alpha) * log_prob_t - value_t)
 
 
 def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: Any, valid_t: Any) -> tf.Tensor:

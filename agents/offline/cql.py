@@ -37,15 +37,21 @@ class CQL(CQLSettings, Sac):
                 "cql takes one discrete action or one array of floats, and the environment's action is "
                 f"{specs.describe(layout.spec.action)}: use iql, which takes actions of several parts"
             )
+        given = {"crossq": self.crossq, "critics.quantiles": self.critics.quantiles is not None}
+        for setting in (setting for setting, is_given in given.items() if is_given):
+            raise CallboardError(f"cql has a penalty on values of other actions: leave agent.{setting} out, or use sac")
 
-    def losses(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor, target_t: tf.Tensor) -> SoftTerms:
+    def losses(
+        self, networks: ActorCritic, sample: Sample, seed: tf.Tensor, target_t: tf.Tensor, taken: Any = None
+    ) -> SoftTerms:
         """Returns SAC's losses, that of the critics with the penalty (equation (4))."""
-        terms = super().losses(networks, sample, seed, target_t)
+        terms = super().losses(networks, sample, seed, target_t, taken)
         gap_t = self._gap(networks, sample, seed)
-        return terms._replace(critic_loss=terms.critic_loss + self.conservative_weight * gap_t, gap=gap_t / 2)
+        gap = gap_t / self.critics.number
+        return terms._replace(critic_loss=terms.critic_loss + self.conservative_weight * gap_t, gap=gap)
 
     def _gap(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of both critics' penalties `[B]`."""
+        """Returns the sum of the critics' penalties `[B]`."""
         record = sample.record
         valid_t = valid_transitions(record.first, record.last, record.discount)[0]
         x_t, x_tp1 = (tree.map_structure(lambda leaf, time=time: leaf[time], record.observation) for time in (0, 1))
@@ -54,7 +60,7 @@ class CQL(CQLSettings, Sac):
             return tf.add_n(
                 [
                     discrete_conservative_gap(q, action_value(q, record.action[0]), valid_t, legal_t)
-                    for q in networks.critic(x_t)
+                    for q in tf.unstack(networks.critic(x_t))
                 ]
             )
         actions, log_density_t = self._sampled(networks, x_t, x_tp1, seed, tf.shape(valid_t)[0])
@@ -65,7 +71,7 @@ class CQL(CQLSettings, Sac):
         return tf.add_n(
             [
                 conservative_gap(tf.reshape(q, (-1, number)), log_density_t, q_t, valid_t)
-                for q, q_t in zip(sampled, taken, strict=True)
+                for q, q_t in zip(tf.unstack(sampled), tf.unstack(taken), strict=True)
             ]
         )
 

@@ -12,8 +12,7 @@ import tree
 
 from ...data import Layout, Nest, Sample
 from ...networks.actions.action_parts import ActionParts, one_hot_choices
-from ...networks.actor_critics.actor_critic import TwinQ
-from ...networks.actor_critics.composed_actor_critic import AdditiveTwinCritic
+from ...networks.actor_critics.composed_actor_critic import AdditiveCritics
 from ...networks.actor_critics.separate import SeparateNetworks
 from ...networks.factory import policy_value_network
 from ...networks.network import Inputs
@@ -43,7 +42,7 @@ from .iql_settings import IQLNetworkSettings, IQLSettings
 
 
 class IQLNetworks(BCNetworks):
-    """Policy and value, and twin critics with their targets, for actions of any kind."""
+    """Policy and value, and critics with their targets, for actions of any kind."""
 
     network: SeparateNetworks
 
@@ -58,8 +57,8 @@ class IQLNetworks(BCNetworks):
         """Variables that the learner trains: all but those of the target critics."""
         return (*super().trainable_variables, *self.critic.trainable_variables)
 
-    def values(self, critic: AdditiveTwinCritic, observation: Nest, action: Nest, dtype: tf.DType) -> TwinQ:
-        """Returns the values `[B]` that critics give to actions of the environment."""
+    def values(self, critic: AdditiveCritics, observation: Nest, action: Nest, dtype: tf.DType) -> tf.Tensor:
+        """Returns the values `[K, B]` that critics give to actions of the environment."""
         parts = self._parts
         weight = one_hot_choices(parts, parts.choices(action), dtype) if len(parts.sizes) else ()
         return critic(observation, parts.unit_numbers(action, dtype), weight)
@@ -121,8 +120,7 @@ class IQL(IQLSettings, TransitionAgent):
         log_prob_t, entropy_t = networks.actions.evaluate(
             with_least_log_std(outputs, self.least_log_std), x_t, networks.actions.from_environment(action, dtype)
         )
-        fixed = networks.values(networks.target_critic, x_t, action, dtype)
-        q_t = tf.minimum(fixed.q1, fixed.q2)
+        q_t = tf.reduce_min(networks.values(networks.target_critic, x_t, action, dtype), axis=0)
         taken = networks.values(networks.critic, x_t, action, dtype)
         target_t = state_value_target(
             r_t=learning_reward(record.reward[0], self.reward_scale, self.reward_clip),
@@ -134,7 +132,7 @@ class IQL(IQLSettings, TransitionAgent):
         losses = {
             "policy_loss": imitation_loss(log_prob_t, valid_t, weight_t),
             "value_loss": expectile_loss(outputs.value, q_t, self.expectile, valid_t),
-            "critic_loss": critic_loss(taken.q1, taken.q2, target_t, valid_t),
+            "critic_loss": critic_loss(taken, target_t, valid_t),
         }
         further = {"value": outputs.value, "log_prob": log_prob_t, "entropy": entropy_t}
         metrics = {name: shown(value) for name, value in {**losses, **further}.items()}
@@ -144,10 +142,10 @@ class IQL(IQLSettings, TransitionAgent):
 
 def _critics(
     settings: IQLNetworkSettings, spec: EnvironmentSpec, parts: ActionParts, normalizer: RunningNormalizer | None
-) -> list[AdditiveTwinCritic]:
-    """Makes twin critics and their targets, which normalize observations as policy and value do."""
+) -> list[AdditiveCritics]:
+    """Makes critics and their targets, which normalize observations as policy and value do."""
     own = ("hidden_sizes", "autoregressive", "normalize_observations")
     of_torso = {name: value for name, value in vars(settings).items() if name not in own}
     encoders = Encoders(spec, normalizer=normalizer, **of_torso)
     layers = (settings.hidden_sizes, settings.activation, settings.layer_norm)
-    return [AdditiveTwinCritic(spec, parts, encoders.make(), *layers) for _ in range(2)]
+    return [AdditiveCritics(spec, parts, encoders.make(), *layers) for _ in range(2)]

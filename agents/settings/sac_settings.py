@@ -5,6 +5,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
+from ...networks.critic_settings import CriticSettings
 from ...networks.network_settings import ActorCriticSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
@@ -31,6 +32,12 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       hold: timesteps for which an exploratory action is repeated before the next one is sampled, or until a mask
         forbids it.
       discount: γ.
+      n_step: n, transitions whose rewards a return adds up before it bootstraps; fewer where an episode ends.  The
+        entropy of the policy at the observations between is part of it.
+      critics: see `CriticSettings`.
+      crossq: whether policy and critics are batch-renormalized, and there are no target critics (Bhatt et al. 2024).
+      reset_every: learner steps after which policy, critics and their optimizers begin anew, with replay as it is
+        (Nikishin et al. 2022); None for never.
       normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_rate: τ, the fraction of the distance to the critics that the target critics move in an update.
       target_update_period: learner steps between updates of the target critics.
@@ -52,6 +59,10 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     updates_per_call: PositiveInt = 1
     hold: PositiveInt = 1
     discount: UnitInterval = 0.99
+    n_step: PositiveInt = 1
+    critics: CriticSettings = CriticSettings()
+    crossq: bool = False
+    reset_every: PositiveInt | None = None
     normalize_rewards: bool = True
     target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.005
     target_update_period: PositiveInt = 1

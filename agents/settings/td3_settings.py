@@ -5,6 +5,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
+from ...networks.critic_settings import CriticSettings
 from ...networks.network_settings import ActorCriticSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import NonNegativeFloat, PositiveInt, UnitInterval
@@ -28,6 +29,10 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
+      n_step: n, transitions whose rewards a return adds up before it bootstraps; fewer where an episode ends.
+      critics: see `CriticSettings`.
+      reset_every: learner steps after which policy, critics and their optimizers begin anew, with replay as it is
+        (Nikishin et al. 2022); None for never.
       normalize_rewards: see `RewardSettings`; not in the paper.
       exploration_noise: standard deviation of the Gaussian noise of actors, in units of half the range of an action.
       target_noise: standard deviation of the noise that smooths the target policy's actions, in the same unit; 0 for
@@ -46,6 +51,9 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
+    n_step: PositiveInt = 1
+    critics: CriticSettings = CriticSettings()
+    reset_every: PositiveInt | None = None
     normalize_rewards: bool = True
     exploration_noise: NonNegativeFloat = 0.1
     target_noise: NonNegativeFloat = 0.2

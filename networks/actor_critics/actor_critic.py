@@ -1,8 +1,9 @@
-"""Networks for SAC: a squashed Gaussian policy, twin critics and target critics."""
+"""Networks for SAC: a squashed Gaussian policy, critics and target critics."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 import tree
@@ -10,30 +11,26 @@ import tree
 from ... import specs
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
-from ..heads.heads import MLPHead
+from ..critic_settings import CriticSettings
+from ..heads.parallel_heads import ParallelHeads, SeparateHeads
 from ..network import Network
 from ..normalization import RunningNormalizer
 from ..target_update import copy_weights
+from ..torsos.dense import Normalization
 
 
-class TwinQ(NamedTuple):
-    """Two critics' values `[N]` of the same actions."""
-
-    q1: Any
-    q2: Any
-
-
-class TwinHeads(tf.Module):
-    """A torso and two MLPs on its features, the parts of a pair of critics, which share nothing else.
+class CriticHeads(tf.Module):
+    """A torso and MLPs on its features, the parts of K critics, which share nothing else.
 
     Args:
       torso: maps an observation nest `[N, ...]` to features `[N, F]`.
       outputs: number of outputs of each MLP.
-      hidden_sizes: hidden layer sizes of each MLP.
+      hidden_sizes: hidden layer sizes of each MLP, unless `critics` has others.
       activation: activation of the hidden layers.
-      layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+      layer_norm: how the hidden layers are normalized, as in `dense.hidden_layers`.
       name: name of the module.
-      make_head: makes what is in place of each MLP; takes the arguments of `heads.MLPHead`.
+      make_head: makes what is in place of each MLP; takes the arguments of `heads.MLPHead`.  None for MLPs.
+      critics: see `CriticSettings`.
     """
 
     def __init__(
@@ -42,23 +39,29 @@ class TwinHeads(tf.Module):
         outputs: int,
         hidden_sizes: Sequence[int],
         activation: Any,
-        layer_norm: bool,
+        layer_norm: Normalization,
         name: str | None = None,
-        make_head: Callable[..., Any] = MLPHead,
+        make_head: Callable[..., Any] | None = None,
+        critics: CriticSettings = CriticSettings(),  # noqa: B008
     ):
         super().__init__(name)
         self._torso = torso
-        self._critics = [make_head(outputs, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
+        self._heads: ParallelHeads | SeparateHeads
+        if make_head is not None:
+            self._heads = SeparateHeads(critics.number, functools.partial(make_head, outputs))
+            return
+        sizes = hidden_sizes if critics.hidden_sizes is None else critics.hidden_sizes
+        layers = (sizes, activation, layer_norm or critics.layer_norm, critics.dropout)
+        self._heads = ParallelHeads(critics.number, outputs, *layers)
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains, without those of torso layers that the user has frozen."""
-        heads = [variable for critic in self._critics for variable in critic.trainable_variables]
-        return (*self._torso.trainable_variables, *heads)
+        return (*self._torso.trainable_variables, *self._heads.trainable_variables)
 
 
-class TwinCritic(TwinHeads):
-    """Two action-value critics that share nothing but the torso (Fujimoto et al. 2018, section 4.2)."""
+class Critics(CriticHeads):
+    """Action-value critics that share nothing but the torso (Fujimoto et al. 2018, section 4.2)."""
 
     def __init__(
         self,
@@ -67,30 +70,33 @@ class TwinCritic(TwinHeads):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
-        make_head: Callable[..., Any] = MLPHead,
+        make_head: Callable[..., Any] | None = None,
+        critics: CriticSettings = CriticSettings(),  # noqa: B008
     ) -> None:
         """Builds all variables.
 
         Args:
           spec: the environment's spec.
           action_size: D, the number of components of a unit action.
-          torso: see `TwinHeads`.
+          torso: see `CriticHeads`.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
-          activation: see `TwinHeads`.
-          layer_norm: see `TwinHeads`.
+          activation: see `CriticHeads`.
+          layer_norm: see `CriticHeads`.
           name: name of the module.
-          make_head: see `TwinHeads`.
+          make_head: see `CriticHeads`.
+          critics: see `CriticSettings`.
         """
-        super().__init__(torso, 1, hidden_sizes, activation, layer_norm, name, make_head)
+        self._has_quantiles = critics.quantiles is not None
+        super().__init__(torso, critics.quantiles or 1, hidden_sizes, activation, layer_norm, name, make_head, critics)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
-    def __call__(self, observation: Nest, action: Any) -> TwinQ:
-        """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to values `[N]`."""
+    def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to values `[K, N]`; quantiles `[K, N, M]`."""
         features = self._torso(observation)
-        inputs = tf.concat([features, tf.cast(action, features.dtype)], axis=-1)
-        return TwinQ(*(tf.squeeze(critic(inputs), axis=-1) for critic in self._critics))
+        outputs = self._heads(tf.concat([features, tf.cast(action, features.dtype)], axis=-1))
+        return outputs if self._has_quantiles else tf.squeeze(outputs, axis=-1)
 
 
 class ActorCritic(tf.Module):
@@ -110,8 +116,8 @@ class ActorCritic(tf.Module):
 
         Args:
           policy: outputs a `distributions.SquashedGaussian` over unit actions, or a `distributions.Categorical`.
-          critic: online critics, a module that returns `TwinQ`.
-          target_critic: target critics, with the same architecture but separate variables.
+          critic: online critics, a module that returns values `[K, N]`.
+          target_critic: target critics, with the same architecture but separate variables; None for none.
           bounds: maps unit actions to the environment's; None for discrete actions.
           temperature: initial value of alpha.
           normalizer: normalizes the observations of all networks, which contain it; None if they are not normalized.
@@ -124,9 +130,14 @@ class ActorCritic(tf.Module):
         self.normalizer = normalizer
         self.bounds = bounds
         self.log_alpha = tf.Variable(math.log(temperature), dtype=tf.keras.backend.floatx(), name="log_alpha")
-        copy_weights(critic, target_critic)
+        self.begin_targets()
 
     @property
     def alpha(self) -> tf.Tensor:
         """The entropy temperature, a scalar."""
         return tf.exp(self.log_alpha)
+
+    def begin_targets(self) -> None:
+        """Copies the weights of the critics to their target, also once they are those of another run."""
+        if self.target_critic is not None:
+            copy_weights(self.critic, self.target_critic)

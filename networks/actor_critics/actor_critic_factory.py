@@ -11,16 +11,18 @@ from ... import specs
 from ..action_policy import is_single_box
 from ..actions.action_bounds import ActionBounds
 from ..actions.action_parts import ActionParts
+from ..critic_settings import CriticSettings
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
 from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..recurrent import FeedForwardCore
+from ..torsos.dense import Normalization
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
-from .actor_critic import ActorCritic, TwinCritic
-from .composed_actor_critic import AdditiveTwinCritic, ComposedActorCritic, SoftParts, SoftPartsHead
-from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .actor_critic import ActorCritic, Critics
+from .composed_actor_critic import AdditiveCritics, ComposedActorCritic, SoftParts, SoftPartsHead
+from .discrete_actor_critic import CategoricalHead, DiscreteCritics
 
 
 def actor_critic_networks(
@@ -35,6 +37,9 @@ def actor_critic_networks(
     head_options: Mapping[str, Any] = NO_OPTIONS,
     critic_head: str | None = None,
     critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+    block: str = "plain",
+    critics: CriticSettings = CriticSettings(),  # noqa: B008
+    crossq: bool = False,
     **of_torso: Any,
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
@@ -56,6 +61,9 @@ def actor_critic_networks(
       head_options: its options.
       critic_head: `package.module:factory` of another head of the critics, likewise.
       critic_head_options: its options.
+      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
+      critics: see `CriticSettings`.
+      crossq: whether hidden layers are batch-renormalized, and there is no target critic.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
@@ -63,7 +71,8 @@ def actor_critic_networks(
         unknown.
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
-    layers: Any = (hidden_sizes, activation, layer_norm)
+    normalization: Normalization = "batch_renorm" if crossq else "simba" if block == "simba" else layer_norm
+    layers: Any = (hidden_sizes, activation, normalization)
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     parts = bounds = None
     make_policy_head: Callable[[], tf.Module]
@@ -71,24 +80,28 @@ def actor_critic_networks(
     if isinstance(spec.action, dm_specs.DiscreteArray):
         number = spec.action.num_values
         make_policy_head = functools.partial(CategoricalHead, number, *layers)
-        make_critic = functools.partial(DiscreteTwinCritic, spec, number)
+        make_critic = functools.partial(DiscreteCritics, spec, number)
         check = own.policy_check({"logits": (number,)}, Categorical)
     elif is_single_box(spec):
         bounds = ActionBounds(spec.action)
         size = bounds.size
         make_policy_head = functools.partial(
-            SquashedGaussianHead, size, hidden_sizes, activation, layer_norm=layer_norm
+            SquashedGaussianHead, size, hidden_sizes, activation, layer_norm=normalization
         )
-        make_critic = functools.partial(TwinCritic, spec, size)
+        make_critic = functools.partial(Critics, spec, size)
         check = own.policy_check({"mean": (size,), "log_std": (size,)}, SquashedGaussian)
     else:
         parts = ActionParts(spec.action, unbounded=False)
         make_policy_head = functools.partial(SoftPartsHead, parts, *layers)
-        make_critic = functools.partial(AdditiveTwinCritic, spec, parts)
+        make_critic = functools.partial(AdditiveCritics, spec, parts)
         check = own.policy_check({}, SoftParts)
     policy_head = own.policy(spec, make_policy_head)
     policy = Network(spec, encoders.make(), FeedForwardCore(), policy_head, check_outputs=check)
-    critic, target_critic = (make_critic(encoders.make(), *layers, **own.critic(spec)) for _ in range(2))
+
+    def critic() -> Any:
+        return make_critic(encoders.make(), *layers, **own.critic(spec), critics=critics)
+
+    online, target = critic(), None if crossq else critic()
     if parts is not None:
-        return ComposedActorCritic(parts, policy, critic, target_critic, temperature, encoders.normalizer)
-    return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)
+        return ComposedActorCritic(parts, policy, online, target, temperature, encoders.normalizer)
+    return ActorCritic(policy, online, target, bounds, temperature, encoders.normalizer)

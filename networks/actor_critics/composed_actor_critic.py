@@ -10,11 +10,13 @@ from ... import specs
 from ...data import Nest
 from ..actions.action_parts import ActionParts
 from ..actions.legal_actions import mask_illegal
+from ..critic_settings import CriticSettings
 from ..distributions import Categorical
-from ..heads.heads import MLPHead, SquashedGaussianHead
+from ..heads.heads import SquashedGaussianHead
 from ..network import Network
 from ..normalization import RunningNormalizer
-from .actor_critic import ActorCritic, TwinHeads, TwinQ
+from ..torsos.dense import Normalization
+from .actor_critic import ActorCritic, CriticHeads
 from .discrete_actor_critic import CategoricalHead
 
 
@@ -37,7 +39,7 @@ class SoftPartsHead(tf.Module):
         parts: ActionParts,
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
     ) -> None:
         """Creates a head for the parts of an action; the other arguments are those of `heads.MLPHead`."""
@@ -56,8 +58,8 @@ class SoftPartsHead(tf.Module):
         return SoftParts(choices, () if self._numbers is None else self._numbers(features))
 
 
-class AdditiveTwinCritic(TwinHeads):
-    """Two critics of composed actions, Q(x, u, c) = V(x, u) + Σ_k A_k(x, u, c_k), for numbers u and choices c.
+class AdditiveCritics(CriticHeads):
+    """Critics of composed actions, Q(x, u, c) = V(x, u) + Σ_k A_k(x, u, c_k), for numbers u and choices c.
 
     For one choice this is any function, as in Delalleau et al. 2019, "Discrete and continuous action representation for
     practical RL in video games"; for several, choices add up as in Tavakoli et al. 2018.  The expectation over a policy
@@ -71,30 +73,33 @@ class AdditiveTwinCritic(TwinHeads):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
-        make_head: Callable[..., Any] = MLPHead,
+        make_head: Callable[..., Any] | None = None,
+        critics: CriticSettings = CriticSettings(),  # noqa: B008
     ) -> None:
         """Builds all variables.
 
         Args:
           spec: the environment's spec.
           parts: the parts of its actions.
-          torso: see `actor_critic.TwinHeads`.
+          torso: see `actor_critic.CriticHeads`.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the numbers.
-          activation: see `actor_critic.TwinHeads`.
-          layer_norm: see `actor_critic.TwinHeads`.
+          activation: see `actor_critic.CriticHeads`.
+          layer_norm: see `actor_critic.CriticHeads`.
           name: name of the module.
-          make_head: see `actor_critic.TwinHeads`.
+          make_head: see `actor_critic.CriticHeads`.
+          critics: see `CriticSettings`.
         """
-        super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name, make_head)
+        outputs = 1 + int(parts.sizes.sum())
+        super().__init__(torso, outputs, hidden_sizes, activation, layer_norm, name, make_head, critics)
         self._parts = parts
         count = len(parts.sizes)
         weight = tf.zeros((1, count, int(parts.sizes.max()))) if count else ()
         numbers = tf.zeros((1, parts.numbers)) if parts.numbers else ()
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), numbers, weight)
 
-    def __call__(self, observation: Nest, numbers: Any, weight: Any) -> TwinQ:
+    def __call__(self, observation: Nest, numbers: Any, weight: Any) -> tf.Tensor:
         """Maps observations, unit numbers and the choices' probabilities to values, the means over the choices.
 
         Args:
@@ -103,19 +108,19 @@ class AdditiveTwinCritic(TwinHeads):
           weight: `[N, K, M]`, probabilities of the values of each choice, or choices as one-hot rows; `()` without.
 
         Returns:
-          Values `[N]`.
+          Values `[K, N]`.
         """
         features = self._torso(observation)
         if not isinstance(numbers, tuple):
             features = tf.concat([features, tf.cast(numbers, features.dtype)], axis=-1)
-        return TwinQ(*(self._value(critic(features), weight) for critic in self._critics))
+        return self._value(self._heads(features), weight)
 
     def _value(self, outputs: tf.Tensor, weight: Any) -> tf.Tensor:
-        value = outputs[:, 0]
+        value = outputs[..., 0]
         if isinstance(weight, tuple):
             return value
-        advantage = self._parts.choice_rows(outputs[:, 1:])
-        return value + tf.reduce_sum(tf.cast(weight, advantage.dtype) * advantage, axis=(1, 2))
+        advantage = self._parts.choice_rows(outputs[..., 1:])
+        return value + tf.reduce_sum(tf.cast(weight, advantage.dtype) * advantage, axis=(-2, -1))
 
 
 class ComposedActorCritic(ActorCritic):
@@ -134,8 +139,8 @@ class ComposedActorCritic(ActorCritic):
         self,
         parts: ActionParts,
         policy: Network,
-        critic: AdditiveTwinCritic,
-        target_critic: AdditiveTwinCritic,
+        critic: AdditiveCritics,
+        target_critic: AdditiveCritics | None,
         temperature: float,
         normalizer: RunningNormalizer | None = None,
     ):

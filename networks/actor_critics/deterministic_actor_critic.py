@@ -15,9 +15,10 @@ from ..network import Network
 from ..normalization import RunningNormalizer
 from ..recurrent import FeedForwardCore
 from ..target_update import copy_weights, copy_weights_every
+from ..torsos.dense import Normalization
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
-from .actor_critic import TwinCritic
+from .actor_critic import Critics
 
 _INITIAL_GAIN = 0.01
 """Gain of last layers: the first actions are near the middle of their range, where tanh has a slope."""
@@ -31,7 +32,7 @@ class UnitActionHead(tf.Module):
         action_size: int,
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
     ) -> None:
         """Creates a head for actions of `action_size` components."""
@@ -53,7 +54,7 @@ class CategoricalCritic(tf.Module):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         atoms: int = 51,
         name: str | None = None,
         make_head: Callable[..., Any] = MLPHead,
@@ -144,13 +145,14 @@ def deterministic_actor_critic(
     activation: Any = "relu",
     layer_norm: bool = False,
     normalize_observations: bool = False,
-    make_critic: Callable[..., tf.Module] = TwinCritic,
+    make_critic: Callable[..., tf.Module] = Critics,
     make_head: Callable[..., tf.Module] = UnitActionHead,
     head: str | None = None,
     head_options: Mapping[str, Any] = NO_OPTIONS,
     critic_head: str | None = None,
     critic_head_options: Mapping[str, Any] = NO_OPTIONS,
     outputs: type | None = None,
+    block: str = "plain",
     **of_torso: Any,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3, D4PG or DMPO, including all variables.
@@ -172,13 +174,15 @@ def deterministic_actor_critic(
       critic_head: `package.module:factory` of the critics' heads, likewise.
       critic_head_options: its options.
       outputs: class of the policy's outputs, with `mean` and `log_std`; None for unit actions.
+      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
-    bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, layer_norm)
+    normalization: Normalization = "simba" if block == "simba" else layer_norm
+    bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, normalization)
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     size = (bounds.size,)

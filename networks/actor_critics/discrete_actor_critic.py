@@ -1,4 +1,4 @@
-"""Parts of SAC's networks for discrete actions: a categorical policy and twin critics of all actions."""
+"""Parts of SAC's networks for discrete actions: a categorical policy and critics of all actions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,9 +9,11 @@ import tree
 from ... import specs
 from ...data import Nest
 from ..actions.legal_actions import mask_illegal
+from ..critic_settings import CriticSettings
 from ..distributions import Categorical
 from ..heads.heads import MLPHead
-from .actor_critic import TwinHeads, TwinQ
+from ..torsos.dense import Normalization
+from .actor_critic import CriticHeads
 
 
 class CategoricalHead(tf.Module):
@@ -24,7 +26,7 @@ class CategoricalHead(tf.Module):
         num_actions: int,
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions; see `heads.MLPHead`."""
@@ -36,8 +38,8 @@ class CategoricalHead(tf.Module):
         return Categorical(mask_illegal(self._logits(features), legal))
 
 
-class DiscreteTwinCritic(TwinHeads):
-    """Two critics of all actions that share nothing but the torso (Christodoulou 2019, section 4)."""
+class DiscreteCritics(CriticHeads):
+    """Critics of all actions that share nothing but the torso (Christodoulou 2019, section 4)."""
 
     def __init__(
         self,
@@ -46,15 +48,15 @@ class DiscreteTwinCritic(TwinHeads):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
-        make_head: Callable[..., Any] = MLPHead,
+        make_head: Callable[..., Any] | None = None,
+        critics: CriticSettings = CriticSettings(),  # noqa: B008
     ) -> None:
-        """Builds all variables for `num_actions` actions; for the other arguments see `actor_critic.TwinCritic`."""
-        super().__init__(torso, num_actions, hidden_sizes, activation, layer_norm, name, make_head)
+        """Builds all variables for `num_actions` actions; for the other arguments see `actor_critic.Critics`."""
+        super().__init__(torso, num_actions, hidden_sizes, activation, layer_norm, name, make_head, critics)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)))
 
-    def __call__(self, observation: Nest) -> TwinQ:
-        """Maps an observation nest `[N, ...]` to values `[N, A]`."""
-        features = self._torso(observation)
-        return TwinQ(*(critic(features) for critic in self._critics))
+    def __call__(self, observation: Nest) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` to values `[K, N, A]`."""
+        return self._heads(self._torso(observation))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ..distributions import DiagonalGaussian
 from ..heads.heads import MLPHead
+from ..torsos.dense import Normalization
 
 _SMALLEST_STD = 1e-6
 _SMALLEST_DUAL = 1e-8
@@ -22,7 +23,7 @@ class GaussianHead(tf.Module):
         action_size: int,
         hidden_sizes: Sequence[int] = (),
         activation: Any = "elu",
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         initial_std: float = 0.7,
         name: str | None = None,
     ) -> None:

@@ -3,6 +3,7 @@
 Yarats, Kostrikov and Fergus 2021, "Image augmentation is all you need", https://arxiv.org/abs/2004.13649, appendix B.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,18 +14,20 @@ from ... import specs
 from ...action_masks import has_mask, visible_spec
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
+from ..critic_settings import CriticSettings
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
 from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..precision import Precision, with_precision
 from ..recurrent import FeedForwardCore
+from ..torsos.dense import Normalization
 from ..torsos.encoders import Encoders
 from ..torsos.flatten import scale
 from ..torsos.torso_factory import Torso
 from ..torsos.torsos import MaskHidingTorso, MLPTorso, ObservationTorso
-from .actor_critic import ActorCritic, TwinCritic
-from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .actor_critic import ActorCritic, Critics
+from .discrete_actor_critic import CategoricalHead, DiscreteCritics
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""
@@ -120,6 +123,8 @@ def shared_encoder_networks(
     head_options: Mapping[str, Any] = NO_OPTIONS,
     critic_head: str | None = None,
     critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+    block: str = "plain",
+    critics: CriticSettings = CriticSettings(),  # noqa: B008
 ) -> ActorCritic:
     """Builds the networks of DrQ, including all variables, for actions as those of SAC.
 
@@ -142,6 +147,8 @@ def shared_encoder_networks(
       head_options: its options.
       critic_head: `package.module:factory` of another head of the critics, likewise.
       critic_head_options: its options.
+      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
+      critics: see `CriticSettings`.
     """
     features = _FEATURES if image_features is None else image_features
     of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
@@ -163,22 +170,23 @@ def shared_encoder_networks(
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     critic_encoder, heads = encoder(), (hidden_sizes, activation)
+    normalization: Normalization = "simba" if block == "simba" else layer_norm
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
     bounds = None if discrete else ActionBounds(spec.action)
     size = spec.action.num_values if bounds is None else bounds.size
 
     def policy_head() -> tf.Module:
         if discrete:
-            return CategoricalHead(size, *heads, layer_norm)
-        return SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, layer_norm)
+            return CategoricalHead(size, *heads, normalization)
+        return SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, normalization)
 
     check = own.policy_check(
         {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
         Categorical if discrete else SquashedGaussian,
     )
-    kind: Any = DiscreteTwinCritic if discrete else TwinCritic
+    kind: Any = functools.partial(DiscreteCritics if discrete else Critics, **own.critic(spec), critics=critics)
     critic, target_critic = (
-        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, layer_norm, **own.critic(spec))
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, normalization)
         for one in (critic_encoder, encoder())
     )
     trunk = EncoderTrunk(critic_encoder, features, trains_encoder=False)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ..actions.legal_actions import legal_mean
 from ..distributions import SquashedGaussian
-from ..torsos.dense import hidden_layers
+from ..torsos.dense import Normalization, hidden_layers
 
 MakeNoisy = Callable[..., tf.keras.layers.Layer] | None
 """A `stochastic_layers.NoisyLayers`, or None for layers without noise."""
@@ -149,7 +149,7 @@ class MLPHead(tf.Module):
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
         gain: float = 1.0,
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         make_noisy: MakeNoisy = None,
         name: str | None = None,
     ) -> None:
@@ -160,7 +160,7 @@ class MLPHead(tf.Module):
           hidden_sizes: sizes of the hidden layers, whose weights are initialized orthogonal with gain sqrt(2).
           activation: activation of the hidden layers.
           gain: gain of the linear layer's orthogonal initializer.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          layer_norm: how the hidden layers are normalized, as in `dense.hidden_layers`.
           make_noisy: see `dense.hidden_layers`; also for the linear layer.
           name: name of the module.
         """
@@ -323,7 +323,7 @@ class SquashedGaussianHead(tf.Module):
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
         log_std_bounds: tuple[float, float] = (-20.0, 2.0),
-        layer_norm: bool = False,
+        layer_norm: Normalization = False,
         name: str | None = None,
     ) -> None:
         """Creates a head for actions of `action_size` components.
@@ -333,7 +333,7 @@ class SquashedGaussianHead(tf.Module):
           hidden_sizes: sizes of the hidden layers.
           activation: activation of the hidden layers.
           log_std_bounds: range to which the logarithm of the Gaussian's standard deviation is clipped.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          layer_norm: how the hidden layers are normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)

@@ -13,7 +13,7 @@ import tree
 from ...data import Nest
 from ...environments.recorded.importance_sampling import ValueEstimate
 from ...networks.actions.action_parts import ActionParts, one_hot_choices
-from ...networks.actor_critics.composed_actor_critic import AdditiveTwinCritic
+from ...networks.actor_critics.composed_actor_critic import AdditiveCritics
 from ...networks.target_update import copy_weights, move_weights
 from ...networks.torsos.encoders import Encoders
 from ...specs import EnvironmentSpec
@@ -87,7 +87,7 @@ def fitted_q_evaluation(
     tf.keras.utils.set_random_seed(seed)
     parts = ActionParts(spec.action)
     encoders = Encoders(spec, normalize_observations=True)
-    critic, target = (AdditiveTwinCritic(spec, parts, encoders.make(), settings.hidden_sizes) for _ in range(2))
+    critic, target = (AdditiveCritics(spec, parts, encoders.make(), settings.hidden_sizes) for _ in range(2))
     assert encoders.normalizer is not None
     encoders.normalizer.update(transitions.observation, leading=1)
     copy_weights(critic, target)
@@ -103,15 +103,15 @@ def fitted_q_evaluation(
         weight = one_hot_choices(parts, parts.choices(action), tf.float32) if len(parts.sizes) else ()
         return parts.unit_numbers(action, tf.float32), weight
 
-    def of_policy(of: AdditiveTwinCritic, observation: Nest, numbers: Any, weight: Any) -> tf.Tensor:
+    def of_policy(of: AdditiveCritics, observation: Nest, numbers: Any, weight: Any) -> tf.Tensor:
         """Returns the mean value `[B]` of several actions `[B, K, ...]`."""
         if isinstance(numbers, tuple):
             # Values are linear in the weights of choices.
-            return tf.add_n(of(observation, (), tf.reduce_mean(weight, axis=1))) / 2
+            return tf.reduce_mean(of(observation, (), tf.reduce_mean(weight, axis=1)), axis=0)
         number = numbers.shape[1]
         flat = tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), (numbers, weight))
         repeated = tree.map_structure(lambda leaf: tf.repeat(leaf, number, axis=0), observation)
-        return tf.reduce_mean(tf.reshape(tf.add_n(of(repeated, *flat)) / 2, (-1, number)), axis=1)
+        return tf.reduce_mean(tf.reshape(tf.reduce_mean(of(repeated, *flat), axis=0), (-1, number)), axis=1)
 
     data = tree.map_structure(tf.constant, transitions)
     taken, after = inputs(data.action), inputs(data.next_action)
@@ -131,8 +131,8 @@ def fitted_q_evaluation(
         wanted = batch.reward / scale + tf.math.multiply_no_nan(next_value, discount * batch.discount)
         wanted = tf.clip_by_value(wanted, lowest / scale, highest / scale)
         with tf.GradientTape() as tape:
-            losses = [tf.square(q - wanted) for q in critic(batch.observation, numbers, weight)]
-            loss = tf.reduce_mean(tf.add_n(losses))
+            errors = critic(batch.observation, numbers, weight) - wanted
+            loss = tf.reduce_mean(tf.reduce_sum(tf.square(errors), axis=0))
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         move_weights(critic, target, tf.constant(settings.target_update_rate, tf.float64))
         return [number + 1]

@@ -29,8 +29,21 @@ ACTOR_CRITIC_NETWORK: dict[str, Any] = {
     "network.head_options": {},
     "network.critic_head": None,
     "network.critic_head_options": {},
+    "network.block": "plain",
 }
 """Defaults of networks for a policy and critics."""
+CRITICS: dict[str, Any] = {
+    "n_step": 1,
+    "critics.number": 2,
+    "critics.minimum_of": None,
+    "critics.quantiles": None,
+    "critics.dropped": 0,
+    "critics.dropout": 0.0,
+    "critics.layer_norm": False,
+    "critics.hidden_sizes": None,
+    "reset_every": None,
+}
+"""Defaults of the critics of SAC and TD3, and of their returns."""
 POLICY_VALUE_NETWORK: dict[str, Any] = {
     **NETWORK,
     **HEAD,

@@ -35,7 +35,10 @@ def test_defaults_are_those_that_agents_share():
     head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body
     heads: dict[str, Any] = {"head": None, "head_options": {}, "critic_head": None, "critic_head_options": {}}
-    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, **heads, "normalize_observations": True}
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {
+        **{**body, **heads, "block": "plain"},
+        "normalize_observations": True,
+    }
     assert dataclasses.asdict(POLICY_VALUE) == {
         **{**body, **core, **head, "core": "none"},
         **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},

@@ -1,7 +1,7 @@
 """SAC's hyperparameters: all defaults, and their ranges."""
 
 import pytest
-from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
+from settings_checks import ACTOR_CRITIC_NETWORK, CRITICS, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.sac_settings import SacSettings
 from callboard.settings.nested_settings import from_values
@@ -43,6 +43,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.demonstration_share": 0.0,
         "replay.demonstration_items": None,
         **ACTOR_CRITIC_NETWORK,
+        **CRITICS,
+        "crossq": False,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
         "network.normalize_observations": True,

@@ -54,7 +54,7 @@ def test_every_kind_of_observation(name):
     # Both critics depend on the observation and on the action, and the action's effect depends on the observation.
     shifted = tree.map_structure(lambda leaf: leaf[::-1].copy(), observation)
     for others in (networks.critic(observation, -action), networks.critic(shifted, action)):
-        assert np.abs(others.q1 - q1).max() > 1e-5 and np.abs(others.q2 - q2).max() > 1e-5
+        assert np.abs(others[0] - q1).max() > 1e-5 and np.abs(others[1] - q2).max() > 1e-5
     assert len(networks.variables) == before
 
 
@@ -107,7 +107,7 @@ def test_float64():
         observation = random_observation(VECTOR, 2)
         policy, _ = networks.policy.step(Inputs(observation), (), np.zeros(2, bool))
         action, log_prob = policy.sample_and_log_prob(standard_normal((0, 1), "noise", np.arange(2), (6,), tf.float64))
-        assert log_prob.dtype == networks.critic(observation, action).q1.dtype == networks.alpha.dtype == tf.float64
+        assert log_prob.dtype == networks.critic(observation, action).dtype == networks.alpha.dtype == tf.float64
     finally:
         tf.keras.backend.set_floatx("float32")
 

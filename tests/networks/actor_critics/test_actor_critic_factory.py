@@ -5,10 +5,10 @@ from composed_actions import ACTIONS, BOX, spec_of
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.actor_critics.actor_critic import TwinCritic
+from callboard.networks.actor_critics.actor_critic import Critics
 from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
-from callboard.networks.actor_critics.composed_actor_critic import AdditiveTwinCritic, ComposedActorCritic
-from callboard.networks.actor_critics.discrete_actor_critic import DiscreteTwinCritic
+from callboard.networks.actor_critics.composed_actor_critic import AdditiveCritics, ComposedActorCritic
+from callboard.networks.actor_critics.discrete_actor_critic import DiscreteCritics
 
 BOUNDED = specs.BoundedArray((2,), "float32", -1.0, 3.0)
 
@@ -16,17 +16,17 @@ BOUNDED = specs.BoundedArray((2,), "float32", -1.0, 3.0)
 @pytest.mark.parametrize(
     "action, critic, bounded",
     [
-        (specs.DiscreteArray(3), DiscreteTwinCritic, False),
-        (BOUNDED, TwinCritic, True),
-        (ACTIONS["multi-discrete"], AdditiveTwinCritic, False),
-        ({"choice": specs.DiscreteArray(3), "numbers": BOUNDED}, AdditiveTwinCritic, False),
+        (specs.DiscreteArray(3), DiscreteCritics, False),
+        (BOUNDED, Critics, True),
+        (ACTIONS["multi-discrete"], AdditiveCritics, False),
+        ({"choice": specs.DiscreteArray(3), "numbers": BOUNDED}, AdditiveCritics, False),
     ],
 )
 def test_critics_and_bounds_are_those_of_the_action(action, critic, bounded):
     networks = actor_critic_networks(spec_of(action), hidden_sizes=(4,), temperature=0.5)
     assert type(networks.critic) is type(networks.target_critic) is critic
     assert (networks.bounds is not None) == bounded
-    assert isinstance(networks, ComposedActorCritic) == (critic is AdditiveTwinCritic)
+    assert isinstance(networks, ComposedActorCritic) == (critic is AdditiveCritics)
     assert float(networks.alpha) == pytest.approx(0.5)
 
 

@@ -33,7 +33,7 @@ def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
     numbers = rng.uniform(-1, 1, (5, parts.numbers)).astype(np.float32) if parts.numbers else ()
     policy, _ = networks.policy.step(Inputs(seen), (), tf.ones(5, tf.bool))
     if not len(parts.sizes):
-        assert policy.choices == () and networks.critic(seen, numbers, ()).q1.shape == (5,)
+        assert policy.choices == () and networks.critic(seen, numbers, ()).shape == (2, 5)
         return
     probability = np.exp(policy.choices.log_probs())
     expected = np.zeros((2, 5))

@@ -27,8 +27,8 @@ def test_policy_and_critics_and_that_their_targets_begin_equal_and_share_nothing
     assert action.shape == (5, 6) and np.abs(action).max() < 0.2
     np.testing.assert_allclose(target_action, action, rtol=1e-6)
     values, targets = networks.critic(OBSERVATION, action), networks.target_critic(OBSERVATION, action)
-    assert values.q1.shape == (5,)
-    np.testing.assert_allclose(targets.q2, values.q2, rtol=1e-6)
+    assert values.shape == (2, 5)
+    np.testing.assert_allclose(targets, values, rtol=1e-6)
     assert networks.bounds.to_environment(action).shape == (5, 2, 3)
     parts = (networks.policy, networks.target_policy, networks.critic, networks.target_critic)
     groups = [{id(variable) for variable in part.variables} for part in parts]

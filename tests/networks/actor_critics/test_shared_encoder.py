@@ -44,7 +44,7 @@ def test_the_encoder_is_shared_and_trained_by_the_critics_alone(observation, act
     with tf.GradientTape(persistent=True) as tape:
         policy, _ = networks.policy.step(Inputs(x), (), np.zeros(4, bool))
         of_policy = tf.reduce_sum(policy.logits if action is CHOICE else policy.mean)
-        of_critic = tf.reduce_sum(networks.critic(x, *actions).q1)
+        of_critic = tf.reduce_sum(networks.critic(x, *actions)[0])
     assert isinstance(policy, Categorical if action is CHOICE else SquashedGaussian)
     assert tape.gradient(of_policy, shared) == [None] * 8
     assert all(np.abs(part).max() > 0 for part in tape.gradient(of_critic, shared))
@@ -56,7 +56,7 @@ def test_filters_and_features_are_those_of_the_settings():
     networks = shared_encoder_networks(
         EnvironmentSpec(IMAGE, BOX), hidden_sizes=(8,), filters=[[4, 5, 2]], image_features=6, precision="bfloat16"
     )
-    assert networks.critic(observation_of(IMAGE), np.zeros((4, 2), np.float32)).q1.dtype == tf.float32
+    assert networks.critic(observation_of(IMAGE), np.zeros((4, 2), np.float32)).dtype == tf.float32
     shapes = [tuple(one.shape) for one in networks.policy.variables]
     assert (5, 5, 3, 4) in shapes and (4 * 8 * 8, 6) in shapes and (6, 8) in shapes
 
@@ -67,4 +67,4 @@ def test_the_network_does_not_see_an_action_mask():
     networks = shared_encoder_networks(spec, hidden_sizes=(8,))
     x = observation_of(spec.observation)
     values = [networks.critic({**x, "action_mask": np.full((4, 3), seen, np.int8)}) for seen in (0, 1)]
-    np.testing.assert_array_equal(values[0].q1, values[1].q1)
+    np.testing.assert_array_equal(values[0], values[1])
