@@ -32,8 +32,7 @@ class Graph:
 
     def __init__(self, run: Run):
         self._run = run
-        self._experiment = run.experiment
-        self._hosts = None if run.experiment.listen == "all" else ()
+        self._hosts = None if run.output.listen == "all" else ()
         self.program = ClosingProgram("callboard", self._hosts)
 
     def add(self, label: str, number: int, role: type[Node], policy_run: Run, **arguments: Any) -> Any:
@@ -48,8 +47,8 @@ class Graph:
         """
         rules = dataclasses.replace(
             arguments.pop("rules", RULES[label]),
-            timeout=self._experiment.node_timeout,
-            log_level=self._experiment.log_level,
+            timeout=self._run.output.node_timeout,
+            log_level=self._run.output.log_level,
             hosts=self._hosts,
         )
         kind = SupervisingNode if role is Coordinator else GraphNode
@@ -67,19 +66,19 @@ class Graph:
 
         `replay.prepare_replay` builds that kind of replay.
         """
-        kind = policy_run.experiment.agent.make_replay(policy_run.layout)
+        kind = policy_run.agent.make_replay(policy_run.layout)
         return [
             self.add(
                 "replay",
                 shard,
                 ReplayNode,
                 policy_run,
-                rules=replay_rules(policy_run.experiment),
+                rules=replay_rules(policy_run.checkpoints),
                 methods_address=lp.Address("windows") if kind.may_weigh_windows else None,
                 shard=shard,
                 coordinator=coordinator,
             )
-            for shard in range(policy_run.experiment.replay_shards)
+            for shard in range(policy_run.placement.replay_shards)
         ]
 
     def add_learners(self, policy_run: Run, coordinator: Any, replay: list[Any]) -> Any:
@@ -88,14 +87,14 @@ class Graph:
         The first publishes the weights, and serves those of policies that do not learn.  All together make each step.
         `prepared_learner.prepare_learner` builds what they train.
         """
-        peers = [lp.Address("peer") for _ in range(policy_run.experiment.learners)]
+        peers = [lp.Address("peer") for _ in range(policy_run.placement.learners)]
         first, *_ = [
             self.add(
                 "learner",
                 rank,
                 LearnerNode,
                 policy_run,
-                rules=learner_rules(policy_run.experiment, rank, policy_run.policy),
+                rules=learner_rules(policy_run.placement, rank, policy_run.policy),
                 further_addresses=[peers[rank]],
                 rank=rank,
                 peers=peers,
@@ -104,7 +103,7 @@ class Graph:
                 snapshots=_snapshots_of(self._run, policy_run.policy) if rank == 0 else {},
                 trained=_trained_policies(self._run, policy_run.policy) if rank == 0 else {},
             )
-            for rank in range(policy_run.experiment.learners)
+            for rank in range(policy_run.placement.learners)
         ]
         return first
 
@@ -113,7 +112,7 @@ class Graph:
 
         `inference.prepare_inference` builds what acts.
         """
-        count = policy_run.experiment.inference_nodes if policy_run.experiment.inference == "central" else 0
+        count = policy_run.placement.inference_nodes if policy_run.placement.inference == "central" else 0
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
         return [self.add("inference", rank, InferenceNode, policy_run, rank=rank, **shared) for rank in range(count)]
 
@@ -127,7 +126,7 @@ class Graph:
         `feeder.prepare_feeder` builds them.
         """
         shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
-        for index in range(self._experiment.replay_shards):
+        for index in range(self._run.placement.replay_shards):
             self.add("feeder", index, FeederNode, self._run, index=index, **shared)
 
     def add_actors(
@@ -142,10 +141,10 @@ class Graph:
 
         `prepared_actor.prepare_actor` builds them.
         """
-        acts_here = self._experiment.inference == "local"
+        acts_here = self._run.placement.inference == "local"
         # Learners also serve the weights of policies that do not learn.
-        needs_learners = acts_here or bool(set(self._experiment.policies) - set(learners))
-        for index in range(self._experiment.actors):
+        needs_learners = acts_here or bool(set(self._run.environment.policies) - set(learners))
+        for index in range(self._run.placement.actors):
             self.add(
                 "actor",
                 index,
@@ -177,7 +176,7 @@ class Graph:
 
 def make_program(run: Run) -> lp.Program:
     """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
-    graph, experiment = Graph(run), run.experiment
+    graph = Graph(run)
     coordinator = graph.add_coordinator()
     learners: dict[str, Any] = {}
     replays: dict[str, list[Any]] = {}
@@ -187,16 +186,16 @@ def make_program(run: Run) -> lp.Program:
         name = policy_run.policy
         replays[name] = graph.add_replay(policy_run, coordinator)
         learners[name] = graph.add_learners(policy_run, coordinator, replays[name])
-        if experiment.record_episodes:
+        if run.recording.record_episodes:
             recorders[name] = graph.add_recorder(policy_run, coordinator)
         inference[name] = graph.add_inference(policy_run, coordinator, learners[name], replays[name])
-    if experiment.dataset:
+    if run.recording.dataset:
         graph.add_feeders(coordinator, learners[ONLY_AGENT], replays[ONLY_AGENT])
-    if experiment.policy_server is not None:
+    if run.server.policy_server is not None:
         graph.add_policy_server(coordinator, learners[ONLY_AGENT], replays[ONLY_AGENT])
     else:
         graph.add_actors(coordinator, learners, replays, inference, recorders)
-    if experiment.evaluator:
+    if run.evaluation.evaluator:
         graph.add_evaluator(coordinator, learners)
     supervising, *others = graph.program.get_all_nodes()
     supervising.supervise(others)
@@ -206,7 +205,7 @@ def make_program(run: Run) -> lp.Program:
 
 def _snapshots_of(run: Run, policy: str) -> dict[str, Snapshots]:
     """Returns the snapshots of a policy, which its learner serves."""
-    policies = run.experiment.policies.items()
+    policies = run.environment.policies.items()
     return {name: one for name, one in policies if isinstance(one, Snapshots) and one.snapshots_of == policy}
 
 
@@ -214,4 +213,4 @@ def _trained_policies(run: Run, policy: str) -> dict[str, TrainedPolicy]:
     """Returns the policies of other runs, all of which the learner of the first policy serves."""
     if policy != next(iter(run.policies)):
         return {}
-    return {name: one for name, one in run.experiment.policies.items() if isinstance(one, TrainedPolicy)}
+    return {name: one for name, one in run.environment.policies.items() if isinstance(one, TrainedPolicy)}

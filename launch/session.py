@@ -272,7 +272,7 @@ class Session:
         """
         policy_run = self._policy_run(policy)
         acting, layout = self._current_policy(policy_run, with_evaluation_settings(policy_run.experiment, mode))
-        return ActingPolicy(acting, policy_run.experiment.agent.acting_spec(layout.spec), self._experiment.seed)
+        return ActingPolicy(acting, policy_run.agent.acting_spec(layout.spec), self._experiment.seed)
 
     def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.
@@ -337,7 +337,7 @@ class Session:
         changes = {}
         if settings:
             policy_run = self._policy_run(policy)
-            live = live_changes(policy_run.experiment.agent, settings)
+            live = live_changes(policy_run.agent, settings)
             changes = {metric_of(policy_run.policy, name): value for name, value in live.items()}
         if changes and self._experiment.learners > 1:
             raise CallboardError(

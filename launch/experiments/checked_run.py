@@ -3,13 +3,43 @@
 import dataclasses
 import uuid
 from collections.abc import Mapping
+from typing import Generic, TypeVar
 
+from ...agents import Agent
 from ...data import Layout
 from ...environments import ONLY_AGENT
 from ...specs import EnvironmentSpec
 from ..run_directory.layout import RunDirectory
 from .experiment import Experiment
+from .parts.acting_part import ActingPart
+from .parts.checkpoints_part import CheckpointsPart
+from .parts.episodes_part import EpisodesPart
+from .parts.evaluation_part import EvaluationPart
+from .parts.limits_part import LimitsPart
+from .parts.output_part import OutputPart
+from .parts.placement_part import PlacementPart
+from .parts.policies_part import PoliciesPart
+from .parts.recording_part import RecordingPart
+from .parts.server_part import ServerPart
+from .parts.warm_start_part import WarmStartPart
 from .policy_plan import Layouts, PolicyPlan, make_plan
+
+Part = TypeVar("Part")
+
+
+class _PartOf(Generic[Part]):
+    """The experiment of a run as one of its parts; an attribute like others once it has been read."""
+
+    def __init__(self, part: type[Part]):
+        self._part = part
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: "Run", kind: type) -> Part:
+        part = vars(run)[self._name] = run.experiment
+        assert isinstance(part, self._part)
+        return part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +63,24 @@ class Run:
     """The spec of each agent of the environment; by default, of the only one."""
     start: str = ""
     """Id of this start of the run: a resumed run has another one, a restarted node the same."""
+
+    # What nodes read of the experiment.
+    acting = _PartOf(ActingPart)
+    checkpoints = _PartOf(CheckpointsPart)
+    environment = _PartOf(PoliciesPart)
+    episodes = _PartOf(EpisodesPart)
+    evaluation = _PartOf(EvaluationPart)
+    limits = _PartOf(LimitsPart)
+    output = _PartOf(OutputPart)
+    placement = _PartOf(PlacementPart)
+    recording = _PartOf(RecordingPart)
+    server = _PartOf(ServerPart)
+    warm_start = _PartOf(WarmStartPart)
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of the run's only policy, or the one that its policies vary."""
+        return self.experiment.agent
 
     def __post_init__(self) -> None:
         if not self.policies:

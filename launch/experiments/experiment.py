@@ -6,13 +6,10 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from ...agents import Agent
-from ...agents.agent import Mode
 from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
-from ...agents.settings.exploration_settings import ExplorationSettings
 from ...data import Layout
 from ...environments import named_factory, read_mixture
-from ...environments import spec as environment_spec
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...environments.external.simulators import PREFIX
 from ...environments.recorded.recorded_data import parse_sources
@@ -22,40 +19,18 @@ from ...settings.named_objects import pickled_with_program, unpickle_with_progra
 from ...settings.nested_settings import declared_fields, nested_values, values_of
 from ...settings.setting_arguments import argument_text, check_argument_names, convert_arguments
 from ...settings.setting_types import texts_of
-from ...specs import EnvironmentSpec
-from ..processes.devices import device_count
-from .parts.agent_part import AgentPart
+from .parts.acting_part import ActingPart
 from .parts.checkpoints_part import CheckpointsPart
-from .parts.episodes_part import EpisodesPart
-from .parts.evaluation_part import EvaluationPart
-from .parts.limits_part import LimitsPart
 from .parts.output_part import OutputPart
-from .parts.placement_part import PlacementPart
-from .parts.policies_part import PoliciesPart
 from .parts.recording_part import RecordingPart
 from .parts.server_part import ServerPart
 from .parts.warm_start_part import WarmStartPart
 from .policy_settings import made_policies, parse_policies
 
-NO_STEP_LIMIT = 2**40
-"""`Layout.max_steps` of a run without actors, which makes no environment step."""
-
 
 # Dataclasses order their fields from the last base to the first, so the agent and the environment come first.
 @dataclasses.dataclass(frozen=True)
-class Experiment(
-    ServerPart,
-    OutputPart,
-    CheckpointsPart,
-    RecordingPart,
-    WarmStartPart,
-    EpisodesPart,
-    LimitsPart,
-    EvaluationPart,
-    PlacementPart,
-    PoliciesPart,
-    AgentPart,
-):
+class Experiment(ServerPart, OutputPart, CheckpointsPart, RecordingPart, WarmStartPart, ActingPart):
     """Everything that defines a run, independent of the launcher: the sum of its parts, which document their fields.
 
     An experiment can be given wherever one of its parts is taken.
@@ -152,52 +127,6 @@ class Experiment(
             mapping=None,
             evaluation_mapping=None,
             train=(),
-        )
-
-    def evaluation_policy_mode(self) -> Mode:
-        """Returns the mode of the policy in evaluations.
-
-        Raises:
-          CallboardError: the agent has no such mode.
-        """
-        mode: Mode = "sample" if self.evaluation_mode == "sampled" else "evaluate"
-        if mode not in self.agent.modes():
-            name = type(self.agent).__name__
-            raise CallboardError(
-                f"{name} has no distribution to sample actions from: leave evaluation_mode at greedy"
-                + (", and set agent.evaluation_epsilon" if isinstance(self.agent, ExplorationSettings) else "")
-            )
-        return mode
-
-    def acting_layout(self, spec: EnvironmentSpec | None = None) -> Layout:
-        """Returns the layout for acting only, on a machine that need not have the learner's devices.
-
-        Args:
-          spec: spec of the environment; None makes the environment once.
-        """
-        return dataclasses.replace(self, learners=1, learner_devices=1).layout(spec)
-
-    def part_done(self, environment_steps: int, learner_steps: int, seconds: float = 0.0) -> float:
-        """Returns the part of the run that is done, from 0 to 1, by the limit that will end it first so far."""
-        limits = (
-            (environment_steps, self.max_steps if self.actors else None),
-            (learner_steps, self.max_learner_steps),
-            (seconds, self.max_seconds),
-        )
-        return min(1.0, max(done / limit for done, limit in limits if limit is not None))
-
-    def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
-        """Returns the layout of the run, without its record and state; see `acting_layout`."""
-        return Layout(
-            spec=environment_spec(self.env, self.options_of_env) if spec is None else spec,
-            envs_per_actor=self.envs_per_actor,
-            actors=max(1, self.actors),
-            shards=self.replay_shards,
-            replicas=self.learners * device_count(self.learner_devices),
-            seed=self.seed,
-            max_steps=self.max_steps if self.actors else NO_STEP_LIMIT,
-            learners=self.learners,
-            max_learner_steps=self.max_learner_steps,
         )
 
 

@@ -12,7 +12,8 @@ from ...environments import ONLY_AGENT
 from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots, parse_mapping, policy_slots
 from ...errors import unknown
 from ...specs import EnvironmentSpec
-from .experiment import Experiment
+from .parts.acting_part import LayoutPart
+from .parts.policies_part import PoliciesPart
 from .policy_settings import SHARED, PolicySettings, Snapshots, TrainedPolicy, learning_policies
 
 
@@ -55,12 +56,12 @@ class PolicyPlan:
         count = len(slots.agents)
         return whole._replace(spec=slots.spec, envs_per_actor=whole.envs_per_actor * count, agents_per_env=count)
 
-    def layout_in(self, experiment: Experiment, policy: str) -> Layout:
+    def layout_in(self, experiment: LayoutPart, policy: str) -> Layout:
         """Returns the layout of a policy in an experiment with this plan."""
         return self.layout(policy, experiment.layout(self.slots[policy].spec))
 
-    def acting_layout_in(self, experiment: Experiment, policy: str) -> Layout:
-        """Returns that layout for acting only, see `Experiment.acting_layout`."""
+    def acting_layout_in(self, experiment: LayoutPart, policy: str) -> Layout:
+        """Returns that layout for acting only, see `LayoutPart.acting_layout`."""
         return self.layout(policy, experiment.acting_layout(self.slots[policy].spec))
 
 
@@ -101,7 +102,7 @@ def members_of(policies: Mapping[str, PolicySettings]) -> dict[str, list[str]]:
     }
 
 
-def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], evaluation: bool = False) -> PolicyPlan:
+def make_plan(experiment: PoliciesPart, specs: Mapping[str, EnvironmentSpec], evaluation: bool = False) -> PolicyPlan:
     """Returns the plan of an experiment.
 
     Args:
@@ -129,7 +130,7 @@ def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], eval
     return PolicyPlan(policies, learning, policy_slots(names, tuple(specs), specs, parsed), parsed)
 
 
-def policies_of(experiment: Experiment, agents: Collection[str]) -> dict[str, PolicySettings]:
+def policies_of(experiment: PoliciesPart, agents: Collection[str]) -> dict[str, PolicySettings]:
     """Returns the policies of an experiment by name; where it names none, one for all agents of its environment."""
     return dict(experiment.policies) or {ONLY_AGENT if ONLY_AGENT in agents else SHARED: experiment.agent}
 

@@ -12,21 +12,22 @@ from ...errors import CallboardError
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import texts_of
 from .experiment import Experiment
+from .parts.recording_part import RecordingPart
 from .policy_plan import Layouts
 
 
-def dataset_texts(experiment: Experiment) -> list[str]:
+def dataset_texts(recording: RecordingPart) -> list[str]:
     """Returns the data sets of an experiment as they were given."""
-    return list(filter(None, texts_of(experiment.dataset)))
+    return list(filter(None, texts_of(recording.dataset)))
 
 
-def open_sources(experiment: Experiment) -> tuple[list[RecordedData], list[float]]:
+def open_sources(recording: RecordingPart) -> tuple[list[RecordedData], list[float]]:
     """Opens the data sets of an experiment; also returns the share of each.
 
     Raises:
       CallboardError: one does not exist or holds no episode, or the shares do not fit each other.
     """
-    sources = parse_sources(dataset_texts(experiment))
+    sources = parse_sources(dataset_texts(recording))
     data = [open_data(source.name) for source in sources]
     for one in data:
         if not one.total_episodes:

@@ -143,7 +143,7 @@ class SupervisingNode(GraphNode):
         for node in nodes:
             node._launching_process = os.getpid()
             if context.launch_type not in _ONE_PROCESS:
-                place_on_gpus(node._graph, node._run.experiment.learner_devices)
+                place_on_gpus(node._graph, node._run.placement.learner_devices)
             node._prepare_run(context.launch_type)
         return GraphNode.to_executables(nodes, label, context)
 
@@ -226,7 +226,7 @@ class SupervisingNode(GraphNode):
         launcher = LaunchpadLauncher("local_mt" if launch_type in _ONE_PROCESS else "local_mp")
         launcher.check(self._run.experiment)
         if launcher.in_this_process:
-            take_devices(self._run.experiment.learner_devices, self._run.experiment.gpu_use)
+            take_devices(self._run.placement.learner_devices, self._run.placement.gpu_use)
         files = contextlib.ExitStack()
         # Launchpad waits for the nodes in functions that are called earlier at the exit.
         atexit.register(files.close)
@@ -241,8 +241,8 @@ class _TerminalMonitor(SummaryMonitor):
     """Prints the progress of a run and how it ended, where no launcher of ours does."""
 
     def __init__(self, run: Run):
-        super().__init__(run, LineMonitor(run.experiment.max_steps))
-        self._evaluation_episodes = run.experiment.evaluation_episodes
+        super().__init__(run, LineMonitor(run.limits.max_steps))
+        self._evaluation_episodes = run.evaluation.evaluation_episodes
 
     def complete(self, outcome: Outcome) -> Outcome:
         super().complete(outcome)

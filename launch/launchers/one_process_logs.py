@@ -30,7 +30,7 @@ def logged_in(run: Run) -> Iterator[None]:
     """Within the context, log messages go to `run.log`, and what native libraries print to `libraries.log`."""
     with (
         native_output_to(run.directory.log("libraries")),
-        logged_to(run.directory.log("run"), run.experiment.log_level),
+        logged_to(run.directory.log("run"), run.output.log_level),
     ):
         yield
 

@@ -138,7 +138,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """
     with reserved_ports(program) as ports, begun(run):
         nodes = [node for _, node in nodes_of(program)]
-        place_on_gpus(nodes, run.experiment.learner_devices)
+        place_on_gpus(nodes, run.placement.learner_devices)
         return run_nodes(nodes, ports, run.directory, monitor, queue.SimpleQueue())
 
 

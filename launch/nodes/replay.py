@@ -46,19 +46,19 @@ class ReplayNode(ReportingNode):
         coordinator: NodeHandle,
     ):
         super().__init__(context, coordinator)
-        self._agent = run.experiment.agent
+        self._agent = run.agent
         self._layout = run.layout
         self._run_directory = run.directory
         self._directory = run.directory.replay(shard)
         self._shard = shard
         # Data that must be learned from while it is fresh is of no use after a restart.
-        self._keeps = run.experiment.checkpoint_replay and self._agent.make_replay(run.layout).pace is None
+        self._keeps = run.checkpoints.checkpoint_replay and self._agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
         self._windows: WindowWeights | None = None
         self.tables_at_start: dict[str, Any] = {}
         """The result of `tables` before any other node connected."""
         self._schedule = CheckpointSchedule(
-            run.experiment.replay_checkpoint_every, _RETRY_SECONDS, context.notify, "replay"
+            run.checkpoints.replay_checkpoint_every, _RETRY_SECONDS, context.notify, "replay"
         )
 
     def setup(self) -> None:

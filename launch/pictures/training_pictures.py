@@ -15,7 +15,7 @@ from ...data import Nest, Timestep
 from ...deadlines import Deadline
 from ...environments import BatchedEnvironment, EnvironmentWrapper
 from ...errors import CallboardError, one_line
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
 from .live_view import LiveView
 from .video_files import FRAMES_PER_SECOND, ThinnedFrames, even, remove_old, video_file, write_gif
@@ -245,7 +245,7 @@ class _Unfinished(Exception):
 
 def with_pictures(
     environment: BatchedEnvironment,
-    experiment: Experiment,
+    experiment: ActingPart,
     directory: RunDirectory,
     steps: Callable[[], int],
     notify: Callable[[str], None],
@@ -268,7 +268,7 @@ def with_pictures(
     return PicturedEnvironment(environment, viewers, notify) if viewers else environment
 
 
-def made_with_pictures(experiment: Experiment, make: Callable[[Experiment], Made]) -> Made:
+def made_with_pictures(experiment: ActingPart, make: Callable[[ActingPart], Made]) -> Made:
     """Makes the environments of an actor so that the first can be rendered, where that takes an option.
 
     They step as others do: a vector form remains one.

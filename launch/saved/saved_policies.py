@@ -9,7 +9,7 @@ from ...environments.batches.spec_files import parse_spec
 from ...errors import CallboardError
 from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
@@ -57,7 +57,7 @@ def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
         ) from error
 
 
-def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Path) -> Policy:
+def restored_policy(experiment: ActingPart, layout: Layout, weights: pathlib.Path) -> Policy:
     """Returns the policy of an experiment, as in its evaluations, with weights from a file.
 
     Raises:

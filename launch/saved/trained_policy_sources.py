@@ -10,7 +10,7 @@ import numpy as np
 from ...agents.agent import Agent
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec, describe
-from ..experiments.experiment import Experiment
+from ..experiments.parts.policies_part import PoliciesPart
 from ..experiments.policy_plan import make_plan
 from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.settings import read_experiment
@@ -63,7 +63,7 @@ def read_trained(policy: TrainedPolicy) -> TrainedPolicyWeights:
         return TrainedPolicyWeights(saved_spec(directory), weights.values)
 
 
-def check_trained_policies(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
+def check_trained_policies(experiment: PoliciesPart, agents: Mapping[str, EnvironmentSpec]) -> None:
     """Rejects saved policies that cannot play for the agents that the mappings give them.
 
     Only the machine of the first learner must have them, which serves them to the nodes that act.

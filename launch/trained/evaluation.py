@@ -5,7 +5,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
 from ...agents.settings.exploration_settings import ExplorationSettings
@@ -15,7 +15,7 @@ from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvi
 from ...environments.recorded.chosen_infos import ChosenInfos
 from ...errors import CallboardError
 from ...settings.setting_types import check_ranges
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart
 from ..experiments.recorded_metadata import recorded_metadata
 from ..nodes.episodes.episode_watch import WatchedEnvironment
 from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
@@ -26,6 +26,8 @@ from ..nodes.evaluation.video import Recorded, make_drawing, record_video
 from ..pictures.live_view import check_display, live_view
 from ..run_directory.layout import RunDirectory
 from .saved_players import saved_players
+
+Playing = TypeVar("Playing", bound=ActingPart)
 
 
 class Evaluation(NamedTuple):
@@ -57,11 +59,11 @@ class Played(NamedTuple):
 
 
 def with_evaluation_settings(
-    experiment: Experiment,
+    experiment: Playing,
     mode: Literal["greedy", "sampled"] | None = None,
     epsilon: float | None = None,
     seed: int | None = None,
-) -> Experiment:
+) -> Playing:
     """Returns the experiment with other evaluation settings; None leaves a setting unchanged.
 
     Args:
@@ -93,7 +95,7 @@ def with_evaluation_settings(
 
 
 def evaluate_run(
-    experiment: Experiment,
+    experiment: ActingPart,
     run_directory: RunDirectory,
     episodes: int,
     checkpoint: str,
@@ -143,7 +145,7 @@ def evaluate_run(
 
 
 def play_episodes(
-    experiment: Experiment,
+    experiment: ActingPart,
     players: EvaluationPlayers,
     episodes: int,
     notify: Callable[[str], None],
@@ -182,7 +184,7 @@ def play_episodes(
 
 
 def _recorded(
-    experiment: Experiment,
+    experiment: ActingPart,
     environment: BatchedEnvironment,
     folder: pathlib.Path,
     quota: int,
@@ -207,13 +209,13 @@ def _recorded(
     return RecordedEnvironment(environment, recorder)
 
 
-def _play_steps(experiment: Experiment, players: EvaluationPlayers, steps: int) -> Played:
+def _play_steps(experiment: ActingPart, players: EvaluationPlayers, steps: int) -> Played:
     environment, policy = players.make(experiment, min(steps, experiment.evaluation_batch()))
     with contextlib.closing(environment):
         return _play(environment, policy, lambda played: played.steps >= steps)
 
 
-def _play_live(experiment: Experiment, players: EvaluationPlayers, episodes: int, steps: int | None) -> Played:
+def _play_live(experiment: ActingPart, players: EvaluationPlayers, episodes: int, steps: int | None) -> Played:
     def enough(played: Played) -> bool:
         return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
 

@@ -13,7 +13,7 @@ from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
 from ...files.atomic_files import directory_draft
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart
 from ..plain_names import plain_names
 from ..run_directory.layout import RunDirectory
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
@@ -44,7 +44,7 @@ class Export(NamedTuple):
     signatures: Signatures
 
 
-def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
+def export_run(experiment: ActingPart, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
     """Exports the policy of a run, which acts as in the run's evaluations.
 
     Args:

@@ -9,7 +9,7 @@ from ...agents.agent import Policy
 from ...environments import ONLY_AGENT
 from ...errors import CallboardError
 from ..experiments.checked_run import Run
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart
 from ..experiments.policy_plan import PolicyPlan, make_plan
 from ..experiments.policy_settings import Snapshots, TrainedPolicy
 from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
@@ -21,7 +21,7 @@ from ..saved.trained_policy_sources import read_trained, trained_agent
 
 
 def saved_players(
-    experiment: Experiment, run_directory: RunDirectory, checkpoint: str
+    experiment: ActingPart, run_directory: RunDirectory, checkpoint: str
 ) -> tuple[EvaluationPlayers, pathlib.Path]:
     """Returns the saved policies of a run as players, and the file that the weights of the first policy come from.
 
@@ -56,7 +56,7 @@ def saved_players(
 
 
 def current_players(
-    experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]
+    experiment: ActingPart, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]
 ) -> EvaluationPlayers:
     """Returns the policies of a run as they are now as players.
 
@@ -70,7 +70,7 @@ def current_players(
 
 
 def _with_weights(
-    experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
+    experiment: ActingPart, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
 ) -> EvaluationPlayers:
     """Returns the policies of a run with weights as players.
 

@@ -21,7 +21,7 @@ from ray import tune as ray_tune
 from ...errors import CallboardError
 from ...files.atomic_files import link_or_copy
 from ...files.guarded_files import read_json
-from ...launch.experiments.experiment import Experiment
+from ...launch.experiments.parts.policies_part import PoliciesPart
 from ...launch.experiments.policy_settings import SHARED, learning_policies
 from ...launch.run import run
 from ...launch.run_directory.checkpoints import Checkpoints, step_of
@@ -101,7 +101,7 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
     return monitor.last_report(outcome.reason)
 
 
-def policies_of_trial(experiment: Experiment) -> list[str]:
+def policies_of_trial(experiment: PoliciesPart) -> list[str]:
     """Returns the names of the policies that learn, each with checkpoints of its own, if there are several agents."""
     if not experiment.has_agents:
         return []

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
+from ....agents import Agent
 from ....environments import ONLY_AGENT, agent_specs
 from ....environments import spec as environment_spec
 from ....settings.setting_types import texts_of
@@ -12,7 +13,18 @@ from .environment_part import EnvironmentPart
 
 
 @dataclasses.dataclass(frozen=True)
-class PoliciesPart(EnvironmentPart):
+class AgentPart:
+    """The agent of an experiment.
+
+    Attributes:
+      agent: the agent and its hyperparameters; or its class or its name, with default hyperparameters.
+    """
+
+    agent: Agent
+
+
+@dataclasses.dataclass(frozen=True)
+class PoliciesPart(EnvironmentPart, AgentPart):
     """The environment's agents, and the policies that act for them.
 
     Attributes:

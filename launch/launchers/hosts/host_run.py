@@ -71,12 +71,12 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
-    _check_filter(cluster, run.experiment.listen)
-    guard = PortGuard(None if run.experiment.listen == "all" else tuple(cluster.hosts.values()))
+    _check_filter(cluster, run.output.listen)
+    guard = PortGuard(None if run.output.listen == "all" else tuple(cluster.hosts.values()))
     for node in nodes:
         if node.rules.hosts is not None:
             node.rules = dataclasses.replace(node.rules, hosts=tuple(cluster.hosts.values()))
-    place_on_gpus(nodes, run.experiment.learner_devices)
+    place_on_gpus(nodes, run.placement.learner_devices)
     of_user = [vars(node) for node in program.get_all_nodes() if not isinstance(node, ProgramNode)]
     code = shared_code(run.experiment, of_user)
     settings = {**shared_settings(run.experiment), **outside.settings(), **versions(), **code}

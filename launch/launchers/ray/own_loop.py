@@ -161,7 +161,7 @@ def rollout(servers: Servers, index: int, steps: float = math.inf) -> int:
     Raises:
       CallboardError: there is no such actor, or `steps` is not positive.
     """
-    actors = servers.run.experiment.actors
+    actors = servers.run.placement.actors
     if index not in range(actors):
         raise CallboardError(f"rollout {index!r} does not exist; the experiment has actors 0 to {actors - 1}")
     _check_steps(steps)
@@ -206,7 +206,7 @@ def train(servers: Servers, steps: float = math.inf, push_interval: float = 0.05
         raise CallboardError(f"push_interval must be at least {_POLL_SECONDS} seconds, not {push_interval}")
     gpus = len(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()))
     host, actor = NodeHost(), ray.remote(num_cpus=1, num_gpus=gpus, max_concurrency=4)(NodeHost)
-    others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, servers.run.experiment.learners)]
+    others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, servers.run.placement.learners)]
     try:
         peers = [fixed_address(address) for address in (host.address(), *(other.address() for other in others))]
         shared = {
@@ -218,7 +218,7 @@ def train(servers: Servers, steps: float = math.inf, push_interval: float = 0.05
         shared |= {"peers": peers, "limit": steps, "push_interval": push_interval}
 
         def start(call: Callable[..., Any], rank: int) -> Any:
-            rules = learner_rules(servers.run.experiment, rank)
+            rules = learner_rules(servers.run.placement, rank)
             return call(TrainingNode, f"learner/{rank}", rules, rank=rank, **shared)
 
         # TensorFlow may block all Python threads of a process until it has connected to the other learners.
@@ -271,5 +271,5 @@ def _run(
 
 
 def _policy(run: Run) -> Policy:
-    agent = run.experiment.agent
+    agent = run.agent
     return agent.make_policy(agent.make_networks(run.layout), "train")

@@ -69,7 +69,7 @@ class NodeGroup:
 
     def __init__(self, program: lp.Program, run: Run, bundles: Sequence[Mapping[str, float]], group: Any):
         self.run = run
-        self.name = f"{environment_text(run.experiment.env)}-{uuid.uuid4().hex[:6]}"
+        self.name = f"{environment_text(run.environment.env)}-{uuid.uuid4().hex[:6]}"
         self.scratch = f"callboard-{uuid.uuid4().hex}"
         self._exchange = AddressExchange(lambda to, entries: self.actors[to].update_addresses.remote(entries))
         self._group = group
@@ -281,14 +281,14 @@ def run(
             raise KeyboardInterrupt
 
     processors = sum(
-        bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, gpus, has_gpus=False)
+        bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.placement, cpus, gpus, has_gpus=False)
     )
     try:
         # While the nodes run, the supervisor handles the signals.
         with stop_signals(leave), connected(address, math.ceil(processors), leave_if_interrupted):
             leave_if_interrupted()
             has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-            bundles = bundles_of(program, run.experiment, cpus, gpus, has_gpus)
+            bundles = bundles_of(program, run.placement, cpus, gpus, has_gpus)
             with _placed(bundles, strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
                 outcome.adopt(_supervise(program, run, monitor, bundles, group))
     except KeyboardInterrupt:

@@ -159,7 +159,7 @@ class RayNode:
         directory.create()
         for policy in incarnation.run.policies:
             directory.of_policy(policy).create()
-        keep = incarnation.run.experiment.keep_checkpoints
+        keep = incarnation.run.checkpoints.keep_checkpoints
         mirror = Mirror(Storage(url), name, directory, lambda text: self._send("message", text), keep)
         mirror.fetch()
         mirror.start()

@@ -40,16 +40,15 @@ class SummaryMonitor:
     def status(self, status: dict[str, Any]) -> None:
         if not self._begun:
             self._begun = True
-            experiment = self._run.experiment
-            length = f"for {experiment.max_steps:,} environment steps"
-            if not experiment.actors:
-                steps = experiment.max_learner_steps
+            length = f"for {self._run.limits.max_steps:,} environment steps"
+            if not self._run.placement.actors:
+                steps = self._run.limits.max_learner_steps
                 length = "from recorded episodes" + (f" for {steps:,} learner steps" if steps else "")
             self._monitor.notify(
-                f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} {length}, "
+                f"{agent_name(self._run.agent)} on {environment_text(self._run.environment.env)} {length}, "
                 f"run directory {run_location(self._run)}"
             )
-            advice = [line for one in self._run.policy_runs for line in one.experiment.agent.advice(one.layout)]
+            advice = [line for one in self._run.policy_runs for line in one.agent.advice(one.layout)]
             for line in dict.fromkeys(advice):
                 self._monitor.notify(line)
         # A restarted coordinator does not have the last evaluation.

@@ -10,12 +10,12 @@ from ....environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, 
 from ....environments.multi_agent.joint_batch import JointBatch
 from ....environments.multi_agent.policy_batches import make_policy_batches
 from ....environments.multi_agent.policy_view import OneAgentView, PolicyView
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import ActingPart
 from ...experiments.policy_plan import MemberMapping, PolicyPlan, members_of
 
 
 def make_environments(
-    experiment: Experiment,
+    experiment: ActingPart,
     role: Literal["actor", "evaluator"],
     first_slot: int,
     count: int,
@@ -44,7 +44,7 @@ def make_environments(
 
 
 def make_view(
-    experiment: Experiment,
+    experiment: ActingPart,
     role: Literal["actor", "evaluator"],
     first_slot: int,
     count: int,

@@ -178,6 +178,6 @@ class ActorNode(EnvironmentNode):
 
     def _infos(self, view: PolicyView) -> Mapping[str, Infos]:
         """Returns the infos of the newest timestep by policy, if they are recorded."""
-        if self._environment is None or not self._experiment.record_infos:
+        if self._environment is None or not self._run.recording.record_infos:
             return {}
         return view.infos_of(self._environment)

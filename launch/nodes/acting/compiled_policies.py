@@ -10,7 +10,7 @@ from ....agents.policies.acting import BatchPolicy, CompiledPolicy, policy_seed
 from ....agents.policies.array_policy import ArrayPolicy
 from ....agents.policies.joint_policy import UniformPolicy
 from ....data import Layout
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import LayoutPart
 from ...experiments.policy_plan import PolicyPlan, members_of
 from ...experiments.policy_settings import RandomPolicy
 
@@ -50,7 +50,7 @@ def acting_policies(
 
 
 def compile_policy(
-    experiment: Experiment,
+    experiment: LayoutPart,
     layout: Layout,
     networks: Any,
     mode: Mode,

@@ -32,7 +32,6 @@ class EnvironmentNode(ReportingNode):
     def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
         super().__init__(context, coordinator)
         self._run = run
-        self._experiment = run.experiment
         self._layout = run.layout
         self._index = index
         self._environment: BatchedEnvironment | None = None
@@ -44,13 +43,13 @@ class EnvironmentNode(ReportingNode):
         self._control: ControlState | None = None
         # With one thread for all nodes the launcher enforces the step limit.
         self._lease = None if context.cooperative else StepLease()
-        self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.experiment.actors / _LEASES_A_SECOND))
+        self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.placement.actors / _LEASES_A_SECOND))
         self._next_request = 0.0
 
     @property
     def first_slot(self) -> int:
         """The slot (global index) of the first environment."""
-        return self._index * self._experiment.envs_per_actor
+        return self._index * self._run.placement.envs_per_actor
 
     @property
     def environment_steps(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ....agents.agent import Agent, Mode, Policy
 from ....data import Layout
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import LayoutPart
 from ...experiments.policy_plan import PolicyPlan, members_of
 from ...experiments.policy_settings import Snapshots, TrainedPolicy, made_policies, parse_policies
 from ..node import NodeContext, NodeHandle, Unreachable
@@ -41,7 +41,7 @@ def fetch_trained_agents(
 
 
 def make_fixed_policies(
-    experiment: Experiment, plan: PolicyPlan, saved: Mapping[str, Agent], mode_of: Callable[[Agent], Mode]
+    experiment: LayoutPart, plan: PolicyPlan, saved: Mapping[str, Agent], mode_of: Callable[[Agent], Mode]
 ) -> dict[str, tuple[Policy, Layout]]:
     """Builds the networks and policies of a plan that do not learn but have weights.
 

@@ -111,10 +111,10 @@ class LocalPolicyActor:
         self._learner = RelayedLearner(learner, run.start, run.layout.actors, context)
         self._replay = replay
         self._learners = learners
-        agent, layout = run.experiment.agent, run.layout
+        agent, layout = run.agent, run.layout
         networks = self._networks = agent.make_networks(layout)
-        slots = run.experiment.envs_per_actor
-        self._policy = compile_policy(run.experiment, layout, networks, "train", index * slots, slots, incarnation)
+        slots = run.placement.envs_per_actor
+        self._policy = compile_policy(run.acting, layout, networks, "train", index * slots, slots, incarnation)
         self._layout = trace_layout(agent, layout, networks)
         self._weights = WeightClient(self._learner.client(CALL_SECONDS), self._policy.policy.variables)
         # A writer of the agent's own may compute something with the networks.
@@ -137,7 +137,7 @@ class LocalPolicyActor:
 
     def connect(self) -> None:
         self._writer = ActorWriter(
-            self._run.experiment.agent,
+            self._run.agent,
             self._layout,
             self._index,
             self._replay,
@@ -262,8 +262,8 @@ class RemotePolicyActor:
 
     def begin(self, timestep: Timestep) -> None:
         self._restarts, self._number, self.lost, self._action = self._restarts + 1, 0, False, None
-        first_slot = self._index * self._run.experiment.envs_per_actor
-        self._seed = policy_seed(self._run.experiment.seed, first_slot, self._incarnation, self._restarts)
+        first_slot = self._index * self._run.placement.envs_per_actor
+        self._seed = policy_seed(self._run.placement.seed, first_slot, self._incarnation, self._restarts)
         self._packed = self._timesteps.pack(timestep)
 
     def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:

@@ -14,7 +14,7 @@ from ....environments.multi_agent.policy_view import PolicyView
 from ....environments.recorded import EpisodeRecorder, parse_record_infos
 from ....environments.recorded.chosen_infos import ChosenInfos
 from ...experiments.checked_run import Run
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import ActingPart
 from ..episodes.callback_calls import CallbackCalls, callback_run
 from ..episodes.episode_sender import EpisodeSender
 from ..episodes.episode_watch import WatchedEnvironment
@@ -84,22 +84,22 @@ def prepare_actor(
       trained: the agents of policies that other runs have trained, by policy.
       handles: the nodes that it calls.
     """
-    experiment, plan, progress = run.experiment, run.plan(), context.progress
-    first_slot, count = index * experiment.envs_per_actor, experiment.envs_per_actor
+    plan, progress = run.plan(), context.progress
+    first_slot, count = index * run.placement.envs_per_actor, run.placement.envs_per_actor
     progress.works_slowly("building networks")
-    networks = make_fixed_policies(experiment, plan, trained, _training_mode)
+    networks = make_fixed_policies(run.acting, plan, trained, _training_mode)
     variables = {name: policy.variables for name, (policy, _) in networks.items()}
     opponents = Opponents(list(handles.learners.values()), variables, context)
-    fixed = acting_policies(plan, networks, experiment.seed, first_slot, count, incarnation)
+    fixed = acting_policies(plan, networks, run.placement.seed, first_slot, count, incarnation)
     progress.works_slowly("making environments")
     environments = make_actor_environments(context, reporter, run, index, incarnation, opponents.choose)
     infos = None
-    if experiment.record_infos:
+    if run.recording.record_infos:
         environments.batch.keep_infos()
         # What is missing in the environments of one actor is missing in those of others, too.
         notify = logging.info if index else context.notify
-        names = parse_record_infos(experiment.record_infos)
-        infos = ChosenInfos(names, environment_text(experiment.env), notify)
+        names = parse_record_infos(run.recording.record_infos)
+        infos = ChosenInfos(names, environment_text(run.environment.env), notify)
     progress.works_slowly("building networks")
 
     def make_actor(name: str) -> PolicyActor:
@@ -121,7 +121,7 @@ def prepare_actor(
         seeds: list[int | None] = [None] * layout.envs_per_actor
         if environments.batch.has_own_seeds and len(plan.mapping.policies_of) == 1:
             # A seed with which nothing is played again is none; that of several agents is not theirs alone.
-            seeds = list(environment_seeds(experiment.seed, "actor", first_slot, len(seeds), incarnation))
+            seeds = list(environment_seeds(run.placement.seed, "actor", first_slot, len(seeds), incarnation))
         sender = EpisodeSender(context, handles.recorders[name])
         return EpisodeRecorder(layout.spec, seeds, sender, context.notify, infos=infos)
 
@@ -149,29 +149,29 @@ def make_actor_environments(
     Args:
       choose: returns the member of a policy of snapshots to play with, see `MemberMapping`.
     """
-    experiment, plan = run.experiment, run.plan()
-    first_slot = index * experiment.envs_per_actor
+    plan, count = run.plan(), run.placement.envs_per_actor
+    first_slot = index * count
     # All actors see the same kind of environment: one of them is enough on the screen.
     warn = logging.warning if index else context.notify
 
-    def make(experiment: Experiment) -> tuple[BatchedEnvironment, PolicyView]:
-        return make_view(experiment, "actor", first_slot, experiment.envs_per_actor, plan, choose, incarnation, warn)
+    def make(acting: ActingPart) -> tuple[BatchedEnvironment, PolicyView]:
+        return make_view(acting, "actor", first_slot, count, plan, choose, incarnation, warn)
 
-    if index or (experiment.render is None and experiment.training_video_every is None):
-        batch, view = make(experiment)
+    if index or (run.evaluation.render is None and run.evaluation.training_video_every is None):
+        batch, view = make(run.acting)
     else:
         # Takes long to import.
         from ...pictures.training_pictures import made_with_pictures, with_pictures
 
-        batch, view = made_with_pictures(experiment, make)
+        batch, view = made_with_pictures(run.acting, make)
         batch = with_pictures(
-            batch, experiment, run.directory, lambda: reporter.state.environment_steps, context.notify
+            batch, run.acting, run.directory, lambda: reporter.state.environment_steps, context.notify
         )
-    if not experiment.watches_episodes:
+    if not run.episodes.watches_episodes:
         return ActorEnvironments(MarkedEnvironment(batch, context.progress), view)
-    calls = CallbackCalls(experiment.callbacks, callback_run(context.name, run, reporter))
+    calls = CallbackCalls(run.episodes.callbacks, callback_run(context.name, run, reporter))
     notify = (lambda text: None) if index else context.notify
-    metrics = parse_episode_metrics(experiment.episode_metrics)
+    metrics = parse_episode_metrics(run.episodes.episode_metrics)
     watched = WatchedEnvironment(batch, metrics, calls, first_slot, notify)
     return ActorEnvironments(MarkedEnvironment(watched, context.progress), view, watched, calls)
 

@@ -66,6 +66,6 @@ class ControlFile:
         return {
             metric_of(policy_run.policy, name): json.loads(json.dumps(value, default=dataclasses.asdict))
             for policy_run in self._policy_runs
-            for name, value in values_of(policy_run.experiment.agent).items()
-            if name in type(policy_run.experiment.agent).live
+            for name, value in values_of(policy_run.agent).items()
+            if name in type(policy_run.agent).live
         }

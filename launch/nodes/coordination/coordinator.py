@@ -50,7 +50,7 @@ class Coordinator(Node):
 
     def __init__(self, context: NodeContext, run: Run, clock: Clock = time.monotonic, expected: Sequence[str] = ()):
         super().__init__(context)
-        self._experiment = run.experiment
+        self._run = run
         self._directory = run.directory
         self._opened = contextlib.ExitStack()
         self._lock = lock = threading.RLock()
@@ -129,7 +129,7 @@ class Coordinator(Node):
         # A process that reads the address may call at the socket at once.
         if self.context.port is not None or self.context.cooperative:
             announce(self._directory.coordinator, self.context.port)
-        if self._experiment.listen == "all":
+        if self._run.output.listen == "all":
             self.context.notify(
                 'the ports of this run are open to all machines (listen all); see the documentation\'s page "Security"'
             )

@@ -269,14 +269,14 @@ class _NeverEnds:
 
 
 def _checks_of(policy_run: Run) -> list[Callable[[Row], str]]:
-    agent = policy_run.experiment.agent
+    agent = policy_run.agent
 
     def names(name: str) -> str:
         return metric_of(policy_run.policy, name)
 
     settings = values_of(agent)
     checks = [check for watch in agent.watched for check in _checks_for(watch, settings, policy_run, names)]
-    if policy_run.experiment.evaluation_mode == "greedy" and "sample" in agent.modes():
+    if policy_run.evaluation.evaluation_mode == "greedy" and "sample" in agent.modes():
         checks.append(_Greedy(names))
     return checks
 
@@ -314,7 +314,7 @@ def _checks_for(
             return [_Lasting(metric, _lag(metric, settings["batch_size"]))]
         case Returns(optimizer):
             # Returns also fall where tasks become harder, or other policies better.
-            if not policy_run.policy and not policy_run.experiment.curriculum:
+            if not policy_run.policy and not policy_run.episodes.curriculum:
                 return [_Fallen(names, optimizer), _Lost(names), _NoReward(names), _NeverEnds(names)]
     return []
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ....deadlines import Clock
 from ....errors import counted
-from ...experiments.experiment import Experiment
+from ...experiments.parts.evaluation_part import EvaluationPart
 from .stopping_rules import Stop
 
 _LAST_WEIGHTS_SECONDS = 120.0
@@ -22,18 +22,18 @@ class RunEnding:
     """Whether the run is ending, and when its nodes may stop.  Not thread-safe.
 
     Args:
-      experiment: has the settings of evaluations.
+      evaluation: the settings of evaluations.
       notify: sends a line of text to the user.
       clock: a monotonic clock; another one in tests.
     """
 
-    def __init__(self, experiment: Experiment, notify: Callable[[str], None], clock: Clock):
+    def __init__(self, evaluation: EvaluationPart, notify: Callable[[str], None], clock: Clock):
         self.reason = ""
         """Why the run ends; empty while it continues."""
-        self._experiment = experiment
+        self._evaluation = evaluation
         self._notify = notify
         self._clock = clock
-        self._is_evaluated = not experiment.evaluator
+        self._is_evaluated = not evaluation.evaluator
         self._deadline = math.inf
         self._evaluator_heard = -math.inf
         self._catches_up = False
@@ -57,8 +57,8 @@ class RunEnding:
             self._is_evaluated = True
         if not self._is_evaluated:
             self._evaluator_heard = now
-            self._deadline = now + self._experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-            episodes = counted(self._experiment.evaluation_episodes, "episode")
+            self._deadline = now + self._evaluation.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+            episodes = counted(self._evaluation.evaluation_episodes, "episode")
             self._notify(f"{self.reason}; evaluating the final policy over {episodes}")
 
     def request(self, reason: str) -> None:
@@ -106,5 +106,5 @@ class RunEnding:
         if learned or silent:
             self._catches_up = False
             self._evaluator_heard = now
-            self._deadline = now + self._experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+            self._deadline = now + self._evaluation.evaluation_timeout + _LAST_WEIGHTS_SECONDS
         return not self._catches_up

@@ -32,19 +32,18 @@ class RunHooks:
     def __init__(
         self, run: Run, node: str, counters: Counters, control: RunControl, request: Callable[[str, Any], None]
     ):
-        experiment = run.experiment
         self._counters = counters
         self._control = control
-        metrics = parse_episode_metrics(experiment.episode_metrics)
+        metrics = parse_episode_metrics(run.episodes.episode_metrics)
         self._windows = MetricWindows([f"{PREFIX}{metric.name}" for metric in metrics if metric.histogram])
-        self._curriculum = CurriculumProgress(experiment.curriculum, counters.total(_STAGES))
-        self._has_callbacks = bool(experiment.callbacks)
+        self._curriculum = CurriculumProgress(run.episodes.curriculum, counters.total(_STAGES))
+        self._has_callbacks = bool(run.episodes.callbacks)
         self._from_callbacks: dict[str, float] = {}
         self._calls = CallbackCalls(
-            experiment.callbacks,
+            run.episodes.callbacks,
             CallbackRun(
                 node,
-                experiment,
+                run.experiment,
                 run.directory.path,
                 lambda: counters.total("environment_steps"),
                 lambda: control.state.task,

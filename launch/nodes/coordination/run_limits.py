@@ -40,7 +40,7 @@ class RunLimits:
         clock: Clock,
         lock: RLock,
     ):
-        self._max_steps = run.experiment.max_steps
+        self._max_steps = run.limits.max_steps
         self._policies = tuple(run.policies)
         self._context = context
         self._counters = counters
@@ -49,8 +49,8 @@ class RunLimits:
         self._clock = clock
         self._lock = lock
         begun = any(counters.totals.values())
-        self.rules = StoppingRules(run.experiment, counters.totals, clock, run.policies)
-        self.ending = RunEnding(run.experiment, context.notify, clock)
+        self.rules = StoppingRules(run.limits, counters.totals, clock, run.policies, run.evaluation.evaluation_episodes)
+        self.ending = RunEnding(run.evaluation, context.notify, clock)
         self._budget = StepBudget(self._max_steps, run.experiment.acting_nodes, restarted=begun, now=clock())
         self._ends_paused = False
         """Whether the end was requested while the run was paused."""

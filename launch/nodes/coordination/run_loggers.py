@@ -20,15 +20,14 @@ class RunLoggers:
     """
 
     def __init__(self, run: Run, notify: Callable[[str], None]):
-        experiment = run.experiment
         makers: dict[str, Callable[[], Any]] = {
-            name: functools.partial(make_logger, name) for name in logger_names(experiment.loggers)
+            name: functools.partial(make_logger, name) for name in logger_names(run.output.loggers)
         }
-        if experiment.prometheus_port is not None:
+        if run.output.prometheus_port is not None:
             makers["prometheus"] = functools.partial(
-                PrometheusLogger, experiment.prometheus_host, experiment.prometheus_port
+                PrometheusLogger, run.output.prometheus_host, run.output.prometheus_port
             )
-        logged = LoggedRun(run.directory.path, settings_by_name(experiment)) if makers else None
+        logged = LoggedRun(run.directory.path, settings_by_name(run.experiment)) if makers else None
         self._threads = [
             LoggerThread(name, make, logged, notify) for name, make in makers.items() if logged is not None
         ]

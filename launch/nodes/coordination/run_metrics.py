@@ -28,7 +28,7 @@ class RunMetrics:
     """
 
     def __init__(self, run: Run, counters: Counters, clock: Clock = time.monotonic):
-        self._experiment = run.experiment
+        self._run = run
         self._named_policies = [policy for policy in run.policies if policy]
         self._counters = counters
         self._clock = clock
@@ -54,11 +54,10 @@ class RunMetrics:
 
     def add_evaluation(self, evaluation: dict[str, float]) -> None:
         """Takes an evaluation, to which it adds the generalization gap: see docs/metrics.md."""
-        experiment = self._experiment
         self.evaluation = dict(evaluation)
         # Training episodes must be played the same way, on other levels.
-        alike = experiment.evaluation_mode == "sampled"
-        if alike and self._episodes and has_unseen_levels(experiment.env, experiment.options_of_env):
+        alike, environment = self._run.evaluation.evaluation_mode == "sampled", self._run.environment
+        if alike and self._episodes and has_unseen_levels(environment.env, environment.options_of_env):
             gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
             self.evaluation["evaluator/generalization_gap"] = gap
 

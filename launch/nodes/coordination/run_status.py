@@ -63,23 +63,23 @@ class RunStatus:
         self._clock = clock
         self._lock = lock
         self._next = clock()
-        replays = [policy_run.experiment.agent.make_replay(policy_run.layout) for policy_run in run.policy_runs]
+        replays = [policy_run.agent.make_replay(policy_run.layout) for policy_run in run.policy_runs]
         self._has_queue = any(replay.is_queue for replay in replays)
         """Whether replay is read once, so that how full it is means nothing to a user."""
 
     def status(self) -> dict[str, Any]:
         """Returns the state of the run."""
-        experiment, limits, overview = self._run.experiment, self._limits, self._overview
-        limit = experiment.max_learner_steps
+        limits, overview = self._limits, self._overview
+        limit = self._run.limits.max_learner_steps
         with self._lock:
             return {
                 **self._records.row(),
                 **self._metrics.evaluation,
-                "actors": experiment.actors,
-                "max_steps": experiment.max_steps,
+                "actors": self._run.placement.actors,
+                "max_steps": self._run.limits.max_steps,
                 "max_learner_steps": limit and limit * len(self._run.policies),
                 "seconds_left": limits.rules.seconds_left,
-                "stop_return": experiment.stop_return,
+                "stop_return": self._run.limits.stop_return,
                 "has_queue": self._has_queue,
                 "stopping": limits.stopping,
                 "paused": limits.paused,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ....deadlines import Clock
 from ....environments import ONLY_AGENT
 from ....errors import counted
-from ...experiments.experiment import Experiment
+from ...experiments.parts.evaluation_part import EvaluationPart
+from ...experiments.parts.limits_part import LimitsPart
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of
 
@@ -59,18 +60,24 @@ class StoppingRules:
     """Decides when a run ends.
 
     Args:
-      experiment: has the limits.
+      limits: the limits.
       totals: the counts that `counts` of earlier incarnations of the coordinator has left in the run's counters: a
         resumed or restarted run continues to count its seconds and its evaluations.
       clock: a monotonic clock; another one in tests.
       policies: names of the policies that learn.
+      episodes: number of episodes of an evaluation.
     """
 
     def __init__(
-        self, experiment: Experiment, totals: Mapping[str, int], clock: Clock, policies: Iterable[str] = (ONLY_AGENT,)
+        self,
+        limits: LimitsPart,
+        totals: Mapping[str, int],
+        clock: Clock,
+        policies: Iterable[str] = (ONLY_AGENT,),
+        episodes: int = EvaluationPart.evaluation_episodes,
     ):
         self._policies = tuple(policies)
-        self._experiment = experiment
+        self._limits, self._episodes = limits, episodes
         self._clock = clock
         self._ran = 0.0
         self._ran_until = clock()
@@ -79,7 +86,7 @@ class StoppingRules:
         self._evaluations = self._past[_EVALUATIONS]
         self._best_evaluation = self._past[_BEST_EVALUATION]
         self._best_return = -math.inf
-        self._conditions = parse_conditions(experiment.stop_when)
+        self._conditions = parse_conditions(limits.stop_when)
 
     @property
     def seconds(self) -> float:
@@ -94,7 +101,7 @@ class StoppingRules:
     @property
     def seconds_left(self) -> float | None:
         """Seconds left until `max_seconds`; None without that limit."""
-        limit = self._experiment.max_seconds
+        limit = self._limits.max_seconds
         return None if limit is None else max(0.0, limit - self.seconds)
 
     @property
@@ -134,22 +141,22 @@ class StoppingRules:
           values: the newest values that nodes have reported.
           evaluation: the newest evaluation; empty before the first.
         """
-        experiment = self._experiment
+        limits = self._limits
         mean = evaluation.get("evaluator/return")
-        if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:
+        if limits.stop_return is not None and mean is not None and mean >= limits.stop_return:
             return Stop(
-                f"the return {mean:.1f}, a mean over {counted(experiment.evaluation_episodes, 'episode')}, "
-                f"has reached {experiment.stop_return:g} within {environment_steps:,} environment steps",
+                f"the return {mean:.1f}, a mean over {counted(self._episodes, 'episode')}, "
+                f"has reached {limits.stop_return:g} within {environment_steps:,} environment steps",
                 final_evaluation=False,
             )
         without = self._evaluations - self._best_evaluation
-        if experiment.patience is not None and without >= experiment.patience:
+        if limits.patience is not None and without >= limits.patience:
             return Stop(
                 f"patience is over: the last {without} evaluations were no better than the one before them, "
                 f"within {environment_steps:,} environment steps",
                 final_evaluation=False,
             )
-        if environment_steps >= experiment.max_steps:
+        if environment_steps >= limits.max_steps:
             reason = f"reached max_steps ({environment_steps:,} environment steps)"
             return Stop(reason, final_evaluation=True, learners_catch_up=True)
         if len(finished_policies(self._policies, values)) == len(self._policies):
@@ -179,7 +186,7 @@ class StoppingRules:
         return self._ran + (0.0 if self._paused else self._clock() - self._ran_until)
 
     def _learner_reason(self, values: Mapping[str, float]) -> str:
-        limit = self._experiment.max_learner_steps
+        limit = self._limits.max_learner_steps
         step = min(values.get(metric_of(policy, "learner/step"), 0) for policy in self._policies)
         if limit is not None and step >= limit:
             return f"reached max_learner_steps ({step:,.0f} learner steps)"

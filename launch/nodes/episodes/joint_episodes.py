@@ -99,7 +99,7 @@ class JointEpisodeMetrics:
     """
 
     def __init__(self, run: Run):
-        policies = run.experiment.policies
+        policies = run.environment.policies
         self._has_opponents = not all(isinstance(policy, Agent) for policy in policies.values())
         self._path = run.directory.ratings
         self._keep = {name: one.keep for name, one in policies.items() if isinstance(one, Snapshots)}

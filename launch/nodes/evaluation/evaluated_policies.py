@@ -35,7 +35,7 @@ def make_players(
     if saved is None:
         return None
     context.progress.works_slowly("building networks")
-    learned, fixed = make_evaluated_policies(run.experiment, plan, saved)
+    learned, fixed = make_evaluated_policies(run.acting, plan, saved)
     variables = {name: policy.variables for name, (policy, _) in fixed.items()}
     opponents = Opponents(list(learners.values()), variables, context)
     players = EvaluationPlayers(plan, {**learned, **fixed}, opponents.choose)

@@ -9,7 +9,7 @@ from ....agents.agent import Agent, Mode, Policy
 from ....agents.policies.joint_policy import JointPolicy
 from ....data import Layout
 from ....environments import BatchedEnvironment
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import ActingPart
 from ...experiments.policy_plan import PolicyPlan
 from ..acting.acting_environments import make_view
 from ..acting.compiled_policies import acting_policies
@@ -35,7 +35,7 @@ class EvaluationPlayers:
     policies: Mapping[str, tuple[Policy, Layout]]
     choose: Callable[[str, np.random.Generator], str] = _first_member
 
-    def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, JointPolicy]:
+    def make(self, experiment: ActingPart, count: int) -> tuple[BatchedEnvironment, JointPolicy]:
         """Returns a batch of environments, and the policies of all of its slots.
 
         Args:
@@ -47,7 +47,7 @@ class EvaluationPlayers:
 
 
 def make_evaluated_policies(
-    experiment: Experiment, plan: PolicyPlan, saved: Mapping[str, Agent]
+    experiment: ActingPart, plan: PolicyPlan, saved: Mapping[str, Agent]
 ) -> tuple[dict[str, tuple[Policy, Layout]], dict[str, tuple[Policy, Layout]]]:
     """Builds the policies of evaluations, whose weights have to be assigned.
 
@@ -68,6 +68,6 @@ def make_evaluated_policies(
     return learned, fixed
 
 
-def evaluation_mode(experiment: Experiment, agent: Agent) -> Mode:
+def evaluation_mode(experiment: ActingPart, agent: Agent) -> Mode:
     """Returns the mode of an agent's policy in evaluations; one that samples no actions takes the best."""
     return "sample" if experiment.evaluation_mode == "sampled" and "sample" in agent.modes() else "evaluate"

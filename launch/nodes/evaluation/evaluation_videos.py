@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ....environments import BatchedEnvironment
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import ActingPart
 from ...pictures.video_files import ThinnedFrames, remove_old, write_gif
 from ...run_directory.layout import RunDirectory
 from .evaluation_players import EvaluationPlayers
@@ -32,7 +32,7 @@ class EvaluationVideos:
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: ActingPart,
         players: EvaluationPlayers,
         directory: RunDirectory,
         notify: Callable[[str], None],

@@ -46,14 +46,13 @@ class EvaluatorNode(ReportingNode):
     ):
         super().__init__(context, coordinator)
         self._run = run
-        self._experiment = run.experiment
         self._best_written = True
         self._learners = learners
-        self._calls = CallbackCalls(run.experiment.callbacks, callback_run(context.name, run, self.reporter))
+        self._calls = CallbackCalls(run.episodes.callbacks, callback_run(context.name, run, self.reporter))
         self._evaluation: dict[str, float] | None = None
         self._evaluated: dict[str, float] | None = None
         self._final: dict[str, float] | None = None
-        self._next_steps = run.experiment.evaluate_every
+        self._next_steps = run.evaluation.evaluate_every
         self._best = -math.inf
         self._weights_step: int | None = None
         self._evaluated_versions: list[Version] = []
@@ -74,7 +73,7 @@ class EvaluatorNode(ReportingNode):
         if self.reporter.state.stopping:
             self._evaluate_final()
         elif self._steps() < self._next_steps:
-            self._wait(_POLL_SECONDS if self._experiment.actors else _WEIGHTS_SECONDS)
+            self._wait(_POLL_SECONDS if self._run.placement.actors else _WEIGHTS_SECONDS)
         elif self._prepared.policies.fetch():
             self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
             self.reporter.report()
@@ -102,13 +101,13 @@ class EvaluatorNode(ReportingNode):
 
     def _steps(self) -> int:
         """Returns the steps that evaluations are counted by: the environment's, or without actors the learners'."""
-        if self._experiment.actors:
+        if self._run.placement.actors:
             return self.reporter.state.environment_steps
         self._prepared.policies.fetch()
         return mean_step(self._prepared.policies.versions)
 
     def _schedule_next(self) -> None:
-        every = self._experiment.evaluate_every
+        every = self._run.evaluation.evaluate_every
         self._next_steps = (self._steps() // every + 1) * every
 
     def _wait(self, seconds: float) -> None:
@@ -124,11 +123,11 @@ class EvaluatorNode(ReportingNode):
         self._weights_step = mean_step(versions)
         self._prepared.opponents.wait()
         watch = EvaluationWatch(
-            self._experiment.evaluation_episodes,
-            self._experiment.evaluation_timeout,
+            self._run.evaluation.evaluation_episodes,
+            self._run.evaluation.evaluation_timeout,
             lambda: self.context.stop.is_set() or abandoned(),
             self.context.notify,
-            self._experiment,
+            self._run.environment,
             show=self.context.progress.evaluates,
         )
         if self._prepared.watched is not None:
@@ -137,7 +136,7 @@ class EvaluatorNode(ReportingNode):
         episodes = evaluate(
             self._prepared.environment,
             self._prepared.acting,
-            self._experiment.evaluation_episodes,
+            self._run.evaluation.evaluation_episodes,
             watch.stopped,
             watch.episode_ended,
         )
@@ -161,12 +160,12 @@ class EvaluatorNode(ReportingNode):
             "evaluator/environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
-        quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
+        quota = self._run.evaluation.evaluation_episodes // self._run.evaluation.evaluation_batch()
         if self._prepared.watched is not None:
             self._evaluated |= evaluation_metrics(self._prepared.watched.take_ended(), quota)
         self._evaluated |= joint_evaluation_metrics(self._prepared.acting.view.take_episodes(), quota)
         lengths = [episode.length for episode in episodes]
-        view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
+        view = EvaluationView(dict(self._evaluated), returns, lengths, self._run.episodes.evaluation_task)
         for name, value in self._calls.call("on_evaluation", view).items():
             self._evaluated[f"evaluator/callbacks/{name}"] = value
         return self._evaluated

@@ -50,7 +50,7 @@ def prepare_evaluator(context: NodeContext, run: Run, learners: Mapping[str, Nod
       run: the run.
       learners: handles of the learners, by policy.
     """
-    experiment, progress = run.experiment, context.progress
+    progress = context.progress
     progress.works_slowly("building networks")
     found = make_players(run, learners, context)
     if found is None:
@@ -58,16 +58,16 @@ def prepare_evaluator(context: NodeContext, run: Run, learners: Mapping[str, Nod
     players, learned, opponents = found
     policies = EvaluatedPolicies(run, learned, learners, context)
     progress.works_slowly("making environments")
-    environment, acting = players.make(experiment, experiment.evaluation_batch())
-    metrics = parse_episode_metrics(experiment.episode_metrics)
+    environment, acting = players.make(run.acting, run.evaluation.evaluation_batch())
+    metrics = parse_episode_metrics(run.episodes.episode_metrics)
     watched = WatchedEnvironment(environment, metrics) if metrics else None
     videos = None
-    if experiment.video_every is not None:
+    if run.evaluation.video_every is not None:
         # Takes long to import.
         from .evaluation_videos import EvaluationVideos
 
         videos = EvaluationVideos(
-            experiment,
+            run.acting,
             players,
             run.directory,
             context.notify,

@@ -13,7 +13,7 @@ from ....data import Nest, Timestep
 from ....environments import BatchedEnvironment
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import ActingPart
 from ...experiments.policy_plan import make_plan
 from ...pictures.training_pictures import made_with_pictures, need_no_display
 from ...pictures.video_files import FRAMES_PER_SECOND, even, video_file
@@ -24,7 +24,7 @@ _OF_TRAINING = ("training_video_every", "render")
 
 
 def record_video(
-    experiment: Experiment, players: EvaluationPlayers, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
+    experiment: ActingPart, players: EvaluationPlayers, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
 ) -> list[Episode]:
     """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
@@ -57,7 +57,7 @@ class EpisodeRecorder:
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: ActingPart,
         players: EvaluationPlayers,
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment] = lambda environment: environment,
     ):
@@ -119,7 +119,7 @@ class _Abandoned(Exception):
     """Ends a recording of which nothing is kept."""
 
 
-def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
+def check_video(experiment: ActingPart, agents: Mapping[str, EnvironmentSpec]) -> None:
     """Refuses an experiment that shows or records an environment without pictures; renders one.
 
     Args:
@@ -185,7 +185,7 @@ class Recorded(BatchedEnvironment):
 
 
 def make_drawing(
-    experiment: Experiment, players: EvaluationPlayers, hidden: bool = True
+    experiment: ActingPart, players: EvaluationPlayers, hidden: bool = True
 ) -> tuple[BatchedEnvironment, BatchPolicy]:
     """Makes one environment of an evaluation that can be rendered, and what acts in it.
 

@@ -68,12 +68,12 @@ class InferenceNode(ReportingNode):
         replay: Sequence[NodeHandle],
     ):
         super().__init__(context, coordinator)
-        experiment = run.experiment
-        self._experiment = experiment
+        self._run = run
         self._layout = run.layout
         self._rank = rank
-        self._learner = RelayedLearner(learner, run.start, experiment.inference_nodes, context)
-        self._actors = {index: _ServedActor() for index in range(rank, experiment.actors, experiment.inference_nodes)}
+        self._learner = RelayedLearner(learner, run.start, run.placement.inference_nodes, context)
+        indices = range(rank, run.placement.actors, run.placement.inference_nodes)
+        self._actors = {index: _ServedActor() for index in indices}
         self._shards = sorted({run.layout.shard_of(index) for index in self._actors})
         self._shard_names = [replay[shard].name for shard in self._shards]
         self._replay_handle = self.reporter.replay_handle(replay)
@@ -126,7 +126,7 @@ class InferenceNode(ReportingNode):
 
     def setup(self) -> None:
         self._networks, self._policy, self._layout, self._weights = prepare_inference(
-            self._experiment.agent, self._layout, self._learner, self._experiment.gpu_use
+            self._run.agent, self._layout, self._learner, self._run.placement.gpu_use
         )
         where = "" if self.context.one_process else describe_devices()
         if where:
@@ -201,7 +201,7 @@ class InferenceNode(ReportingNode):
 
     def _begin_session(self, actor: int, incarnation_id: str, seed: int) -> ActorSession:
         logging.info("actor %d begins", actor)
-        agent, batch = self._experiment.agent, self._experiment.envs_per_actor
+        agent, batch = self._run.agent, self._run.placement.envs_per_actor
         writer = ActorWriter(
             agent,
             self._layout,

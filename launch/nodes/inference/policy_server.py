@@ -56,15 +56,14 @@ class PolicyServerNode(InferenceNode):
         super().setup()
         if not self._set_up.is_set():
             return
-        experiment = self._experiment
-        replay = experiment.agent.make_replay(self._layout)
-        shared = None if replay.pace is None else SharedPace(replay.pace, experiment.actors)
+        replay = self._run.agent.make_replay(self._layout)
+        shared = None if replay.pace is None else SharedPace(replay.pace, self._run.placement.actors)
         self._episodes = EpisodeServer(
             functools.partial(self._make_place, shared),
-            experiment.actors,
+            self._run.placement.actors,
             self._infer_places,
             self._newest_version,
-            experiment.policy_server_silence,
+            self._run.server.policy_server_silence,
             # Where exploration depends on the place, simulators take turns in all of them.
             rotates=not replay.is_queue,
             may_step=self._may_step,
@@ -120,7 +119,7 @@ class PolicyServerNode(InferenceNode):
     def _make_place(self, shared: SharedPace | None, index: int) -> RecordedPlace:
         pacing = {} if shared is None else {"make_pacer": functools.partial(PlacePacer, shared=shared)}
         writer = ActorWriter(
-            self._experiment.agent,
+            self._run.agent,
             self._layout,
             index,
             self._replay_handle,
@@ -128,7 +127,7 @@ class PolicyServerNode(InferenceNode):
             self._networks,
             **pacing,
         )
-        seed = policy_seed(self._experiment.seed, index, self._incarnation)
+        seed = policy_seed(self._run.placement.seed, index, self._incarnation)
         return RecordedPlace(index, self._policy.initial_state(1), seed, writer)
 
     def _infer_places(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
@@ -142,14 +141,13 @@ class PolicyServerNode(InferenceNode):
 
     def _announce(self) -> None:
         """Says on the screen where simulators connect: when the run begins, is resumed, or the node is restarted."""
-        experiment = self._experiment
-        assert experiment.policy_server is not None
-        address, given = parse_address(experiment.policy_server), experiment.policy_server_token_file
-        encrypted = experiment.policy_server_certificate is not None
+        assert self._run.server.policy_server is not None
+        address, given = parse_address(self._run.server.policy_server), self._run.server.policy_server_token_file
+        encrypted = self._run.server.policy_server_certificate is not None
         url = address.url(encrypted)
         token = read_token(token_path(self._run))
         shown = f"token {token}" if given is None else f"its token is in {given}"
-        self.context.notify(f"policy server at {url}, {experiment.actors} places; {shown}")
+        self.context.notify(f"policy server at {url}, {self._run.placement.actors} places; {shown}")
         if not address.is_loopback and not encrypted:
             self.context.notify(
                 "the policy server sends its token and all data unencrypted over the network: set "
@@ -172,22 +170,21 @@ def prepare_door(run: Run, layout: Layout, episodes: EpisodeServer, health: Call
     # aiohttp, which it needs, is installed where there are policy servers.
     from .http_door import HttpDoor
 
-    experiment = run.experiment
-    assert experiment.policy_server is not None
-    address = parse_address(experiment.policy_server)
-    tls = tls_context(experiment.policy_server_certificate, experiment.policy_server_key)
+    assert run.server.policy_server is not None
+    address = parse_address(run.server.policy_server)
+    tls = tls_context(run.server.policy_server_certificate, run.server.policy_server_key)
     path = token_path(run)
-    token = make_token(path) if experiment.policy_server_token_file is None else read_token(path)
+    token = make_token(path) if run.server.policy_server_token_file is None else read_token(path)
     refusal = ""
-    if experiment.agent.make_replay(layout).is_queue:
+    if run.agent.make_replay(layout).is_queue:
         refusal = "this agent learns from its own actions only: leave action out, or train one that has a replay"
     elif layout.state != ():
         refusal = "this agent's memory contains its own actions: leave action out, or train one without memory"
     wire = WireFormat(layout.spec)
-    return HttpDoor(episodes, wire, address, token, tls, experiment.actors, lambda: refusal, health)
+    return HttpDoor(episodes, wire, address, token, tls, run.placement.actors, lambda: refusal, health)
 
 
 def token_path(run: Run) -> pathlib.Path:
     """Returns the file that holds the token: the user's, or one in the run directory."""
-    given = run.experiment.policy_server_token_file
+    given = run.server.policy_server_token_file
     return run.directory.path / "policy_server_token" if given is None else pathlib.Path(given)

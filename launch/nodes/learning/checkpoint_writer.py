@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from ...experiments.experiment import Experiment
+from ...experiments.parts.checkpoints_part import CheckpointsPart
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ..node import NodeContext, NodeHandle, Unreachable
 from ..reports.reporting import Reporter
@@ -21,7 +21,7 @@ class CheckpointWriter:
 
     Args:
       context: context of the learner.
-      experiment: has the intervals.
+      intervals: when checkpoints are written.
       checkpoints: checkpoints of the run.
       coordinator: handle of the coordinator.
       reporter: reports to it.
@@ -31,7 +31,7 @@ class CheckpointWriter:
     def __init__(
         self,
         context: NodeContext,
-        experiment: Experiment,
+        intervals: CheckpointsPart,
         checkpoints: Checkpoints,
         coordinator: NodeHandle,
         reporter: Reporter,
@@ -44,7 +44,7 @@ class CheckpointWriter:
         self._checked = checked
         self._prepared: PreparedLearner | None = None
         self.schedule = CheckpointSchedule(
-            experiment.checkpoint_every, _RETRY_SECONDS, context.notify, every_steps=experiment.checkpoint_every_steps
+            intervals.checkpoint_every, _RETRY_SECONDS, context.notify, every_steps=intervals.checkpoint_every_steps
         )
         """When checkpoints are due."""
 

@@ -67,7 +67,7 @@ class FollowedSettings:
         """Returns the part of the run that is done, as far as this learner knows."""
         state = self._reporter.state
         environment_steps = state.environment_steps + unreported_steps
-        return self._run.experiment.part_done(environment_steps, learner_steps, state.seconds)
+        return self._run.acting.part_done(environment_steps, learner_steps, state.seconds)
 
 
 def _mean_of_learners(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:

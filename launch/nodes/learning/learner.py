@@ -60,25 +60,25 @@ class LearnerNode(ReportingNode):
         trained: Mapping[str, TrainedPolicy] | None = None,
     ):
         super().__init__(context, coordinator)
-        experiment, directory = run.experiment, run.directory
+        directory = run.directory
         self._run = run
         self._rank = rank
         self._peers = peers
         self.replay = ReplayConnection(context, run, replay, self.reporter)
-        self._checkpoints = checkpoints = Checkpoints(directory, context.notify, experiment.keep_checkpoints)
+        self._checkpoints = checkpoints = Checkpoints(directory, context.notify, run.checkpoints.keep_checkpoints)
         self._publishing = Publishing(
-            experiment.agent,
+            run.agent,
             checkpoints,
             ServedPolicies(directory, snapshots or {}, trained or {}, context.notify),
-            experiment.publish_every_steps,
+            run.checkpoints.publish_every_steps,
             0.0 if context.cooperative else _PUBLISHED_SECONDS,
         )
         self.serve(self._publishing)
         self._writer = CheckpointWriter(
-            context, experiment, checkpoints, coordinator, self.reporter, self._publishing.checked
+            context, run.checkpoints, checkpoints, coordinator, self.reporter, self._publishing.checked
         )
         self._end = EndOfLearning()
-        self._catches_up = experiment.agent.make_replay(run.layout).catches_up
+        self._catches_up = run.agent.make_replay(run.layout).catches_up
         self._steps = 0
         self._is_learning = False
         self._values: dict[str, float] = {}
@@ -102,7 +102,7 @@ class LearnerNode(ReportingNode):
     @property
     def has_made_all_steps(self) -> bool:
         """Whether `max_learner_steps` are made; the learner makes no others, also after a restart."""
-        return self._steps >= (self._run.experiment.max_learner_steps or math.inf)
+        return self._steps >= (self._run.limits.max_learner_steps or math.inf)
 
     @property
     def has_ended(self) -> bool:
@@ -222,7 +222,7 @@ class LearnerNode(ReportingNode):
         self.context.progress.achieves(update.steps)
         if self._rank == 0:
             self._publishing.add_update(self._steps, update)
-            if self.context.cooperative and self._run.experiment.publish_every_steps == 1:
+            if self.context.cooperative and self._run.checkpoints.publish_every_steps == 1:
                 self._publish_newest()
             else:
                 self._publishing.publish_if_due(self._steps, self._prepared.variables)
@@ -290,7 +290,7 @@ class LearnerNode(ReportingNode):
         state = self.reporter.state
         if not state.stopping or self._rank > 0:
             return False
-        owes_steps = self._catches_up and state.environment_steps >= self._run.experiment.max_steps
+        owes_steps = self._catches_up and state.environment_steps >= self._run.limits.max_steps
         self._end.begin()
         self._end.update(self.replay.short_of_data, PROMISED_STEPS if owes_steps else LAST_DATA)
         return self._end.is_over
@@ -306,7 +306,7 @@ class LearnerNode(ReportingNode):
 
     def _while_waiting(self) -> None:
         """Does what is due between steps, while there is no data for the next one."""
-        if self._run.experiment.publish_every_steps == 1:
+        if self._run.checkpoints.publish_every_steps == 1:
             self._publish_newest()
         self.between_steps()
 

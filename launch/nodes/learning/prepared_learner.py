@@ -74,28 +74,27 @@ def prepare_learner(
       checkpoints: checkpoints of the run; the newest is continued from.
       publish: called with the policy's variables and the learner step as soon as their values are those to begin with.
     """
-    experiment, progress = run.experiment, context.progress
-    agent = experiment.agent
+    agent, progress = run.agent, context.progress
     if len(peers) > 1:
         progress.waits("the other learners")
-    strategy = _make_strategy(context, experiment, rank, peers)
+    strategy = _make_strategy(context, run.placement, rank, peers)
     if len(peers) == 1:
         progress.works_slowly("building networks")
-    tf.keras.utils.set_random_seed(experiment.seed)
+    tf.keras.utils.set_random_seed(run.placement.seed)
     with TRACING, strategy.scope():
         networks = agent.make_networks(run.layout)
         policy = agent.make_policy(networks, "train")
         variables = policy.variables
         latest = checkpoints.latest()
-        frozen = FrozenWeights(networks, texts_of(experiment.freeze))
+        frozen = FrozenWeights(networks, texts_of(run.warm_start.freeze))
         if latest is None:
-            if experiment.init_from is not None and rank == 0:
+            if run.warm_start.init_from is not None and rank == 0:
                 progress.works_slowly("reading the weights to begin with")
-                context.notify(initialize(experiment, networks, policy))
+                context.notify(initialize(run.warm_start, networks, policy))
             # Before the learner is built: actors wait for the weights.
             publish(variables, 0)
-        live = LiveSettings(agent, run.layout.max_steps, experiment.max_learner_steps)
-        with compiled_by_xla(experiment.jit_compile):
+        live = LiveSettings(agent, run.layout.max_steps, run.limits.max_learner_steps)
+        with compiled_by_xla(run.placement.jit_compile):
             learner = live.agent.make_learner(networks, strategy, run.layout)
     if rank == 0:
         networks_line = write_network_table(run.directory, networks)
@@ -106,7 +105,7 @@ def prepare_learner(
     if latest is not None:
         steps = checkpoints.restore(latest, modules, variables)
         counts = checkpoints.counter_sources().values()
-        done = experiment.part_done(sum(source.get("environment_steps", 0) for source in counts), steps)
+        done = run.acting.part_done(sum(source.get("environment_steps", 0) for source in counts), steps)
         publish(variables, steps)
         if rank == 0:
             context.notify(f"continues from learner step {steps:,}")

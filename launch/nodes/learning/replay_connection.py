@@ -47,7 +47,7 @@ class ReplayConnection:
 
         def make_batches() -> Any:
             return distributed_batches(
-                self._run.experiment.agent, self._handle, prepared.layout, prepared.strategy, self._take_dataset
+                self._run.agent, self._handle, prepared.layout, prepared.strategy, self._take_dataset
             )
 
         stop = self._context.stop

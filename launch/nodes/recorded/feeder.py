@@ -52,7 +52,7 @@ class FeederNode(ReportingNode):
         self._run = run
         self._shard = index
         # Beyond the indices of all actors, and written to the shard of the same number.
-        self._index = (run.experiment.actors // len(replay) + 1) * len(replay) + index
+        self._index = (run.placement.actors // len(replay) + 1) * len(replay) + index
         self._learner = learner
         self._replay_handle = self.reporter.replay_handle(replay)
         self._shard_name = replay[index].name
@@ -69,7 +69,7 @@ class FeederNode(ReportingNode):
 
     def items_written_for(self, policy: str) -> int:
         """Returns the number of items written to the table of what is played."""
-        replay = self._run.experiment.agent.recorded_replay()
+        replay = self._run.agent.recorded_replay()
         if replay is not None and replay.demonstration_share:
             return 0
         return self._writer.items_written if self._writer else 0
@@ -87,7 +87,7 @@ class FeederNode(ReportingNode):
             return
         self.context.progress.works_slowly("connecting to replay")
         self._writer = ActorWriter(
-            self._run.experiment.agent,
+            self._run.agent,
             prepared.layout,
             self._index,
             self._replay_handle,
@@ -100,7 +100,7 @@ class FeederNode(ReportingNode):
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             if self._weights is not None:
-                pause = fetch_pause(self._run.experiment.actors + 1)
+                pause = fetch_pause(self._run.placement.actors + 1)
                 fetch_in_background(self._weights, self._learner, lambda: pause, self.context)
 
     def step(self) -> None:
@@ -201,13 +201,13 @@ def prepare_feeder(
       incarnation: number of earlier incarnations of the feeder.
       learner: handle of the learner.
     """
-    experiment, agent, count = run.experiment, run.experiment.agent, run.experiment.envs_per_actor
+    agent, count = run.agent, run.placement.envs_per_actor
     context.progress.works_slowly("opening the data sets")
-    data, shares = open_sources(experiment)
-    feed = EpisodeFeed(data, shares, count, experiment.seed + incarnation, shard, experiment.replay_shards)
+    data, shares = open_sources(run.recording)
+    feed = EpisodeFeed(data, shares, count, run.placement.seed + incarnation, shard, run.placement.replay_shards)
     context.progress.works_slowly("building networks")
     networks = agent.make_networks(run.layout)
-    policy = compile_policy(experiment, run.layout, networks, "train", index * count, count, incarnation)
+    policy = compile_policy(run.acting, run.layout, networks, "train", index * count, count, incarnation)
     layout = trace_layout(agent, run.layout, networks)
     stored = layout.record.extras, layout.state
     weights = WeightClient(learner.client(CALL_SECONDS), policy.policy.variables) if tree.flatten(stored) else None

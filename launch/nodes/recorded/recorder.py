@@ -130,15 +130,15 @@ class RecorderNode(ReportingNode):
             if not taken and not self._reported_limit:
                 self._reported_limit = True
                 self.context.notify(
-                    f"the data set has reached its limit of {self._run.experiment.record_limit:g} GB with "
+                    f"the data set has reached its limit of {self._run.recording.record_limit:g} GB with "
                     f"{self._files.total_episodes:,} episodes; no more are recorded"
                 )
 
 
 def prepare_recorder(run: Run) -> EpisodeFiles:
     """Opens the data set of a run or of one of its policies, which has a size limit."""
-    limit = run.experiment.record_limit * _GIGABYTE
-    metadata = recorded_metadata(run.experiment.agent, run.experiment, run.experiment.seed)
+    limit = run.recording.record_limit * _GIGABYTE
+    metadata = recorded_metadata(run.agent, run.environment, run.placement.seed)
     return EpisodeFiles(run.directory.recorded, run.layout.spec, metadata, limit)
 
 
