@@ -57,11 +57,11 @@ test-random: install
 
 # Of each slow test the cases of a day, and what fails once more, alone.
 test-most: install
-	$(BIN)/python -m pytest --most $(DATE) --budget $(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
 
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install
-	$(BIN)/python -m pytest --shard $(SHARD)
+	$(BIN)/python -m pytest --shard=$(SHARD)
 
 # On a machine with a GPU; elsewhere they are skipped.
 test-gpu: install
