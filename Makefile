@@ -14,10 +14,10 @@ FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Of `make test-most`: the day whose cases run, and minutes after which no further test begins.
-DATE := $(shell date +%F)
-BUDGET := 45
+DATE ?= $(shell date +%F)
+BUDGET ?= 45
 # Of `make test-slow`: a part of the tests.
-SHARD := 1/1
+SHARD ?= 1/1
 
 .PHONY: install train test test-fast test-random test-most test-slow test-gpu lint format docs bench
 

@@ -1,6 +1,7 @@
 """Which tests a tier has: all of them within its days, each value of two parameters, each file in one shard."""
 
 import collections
+import os
 import pathlib
 import re
 import subprocess
@@ -70,6 +71,14 @@ def test_every_file_is_in_one_shard(count):
 def test_what_is_no_shard_is_refused(shard):
     with pytest.raises(pytest.UsageError, match="a shard is one such as 3/8"):
         is_in_shard("test_a.py", shard)
+
+
+def test_make_takes_the_day_the_budget_and_the_shard_from_its_environment():
+    given = {**os.environ, "DATE": "2026-12-01", "BUDGET": "5", "SHARD": "3/8"}
+    command = ["make", "--dry-run", "--assume-old=install", "test-most", "test-slow"]
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
+    for option in ("--most=2026-12-01", "--budget=5", "--shard=3/8"):
+        assert option in done.stdout.split(), done
 
 
 TESTS = """
