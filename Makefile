@@ -14,10 +14,10 @@ FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Of `make test-most`: the day whose cases run, and minutes after which no further test begins.
-DATE := $(shell date +%F)
-BUDGET := 45
+DATE ?= $(shell date +%F)
+BUDGET ?= 45
 # Of `make test-slow`: a part of the tests.
-SHARD := 1/1
+SHARD ?= 1/1
 
 .PHONY: install train test test-fast test-random test-most test-slow test-gpu lint format docs bench
 
@@ -57,11 +57,11 @@ test-random: install
 
 # Of each slow test the cases of a day, and what fails once more, alone.
 test-most: install
-	$(BIN)/python -m pytest --most $(DATE) --budget $(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
 
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install
-	$(BIN)/python -m pytest --shard $(SHARD)
+	$(BIN)/python -m pytest --shard=$(SHARD)
 
 # On a machine with a GPU; elsewhere they are skipped.
 test-gpu: install

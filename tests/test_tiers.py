@@ -1,6 +1,7 @@
 """Which tests a tier has: all of them within its days, each value of two parameters, each file in one shard."""
 
 import collections
+import os
 import pathlib
 import re
 import subprocess
@@ -72,6 +73,14 @@ def test_what_is_no_shard_is_refused(shard):
         is_in_shard("test_a.py", shard)
 
 
+def test_make_takes_the_day_the_budget_and_the_shard_from_its_environment():
+    given = {**os.environ, "DATE": "2026-12-01", "BUDGET": "5", "SHARD": "3/8"}
+    command = ["make", "--dry-run", "--assume-old=install", "test-most", "test-slow"]
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
+    for option in ("--most=2026-12-01", "--budget=5", "--shard=3/8"):
+        assert option in done.stdout.split(), done
+
+
 TESTS = """
 import pathlib
 import pytest
@@ -97,9 +106,12 @@ def test_never_passes():
 @pytest.fixture
 def run_tests(tmp_path):
     """Runs pytest with the plugin on the tests above, and gives its exit code and output."""
-    (tmp_path / "test_some.py").write_text(TESTS)
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tiers"]\n')
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
+    # The plugin is found as in this repository: by the folder of the tests, which no argument names.
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_some.py").write_text(TESTS)
+    (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["tiers"]\n')
+    settings = f"[pytest]\npythonpath = {ROOT / 'tests'}\ntestpaths = tests\nmarkers = slow\n"
+    (tmp_path / "pytest.ini").write_text(settings)
 
     def run(*options):
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
@@ -114,13 +126,13 @@ def listed(output, title):
     _, _, rest = output.partition(title)
     names = []
     for line in rest.splitlines()[1:]:
-        if not line.startswith("test_some.py"):
+        if not line.startswith("tests/test_some.py"):
             break
         names.append(line)
     return names
 
 
-UNSTABLE = ["test_some.py::test_of_chance[x y]", "test_some.py::test_of_chance[z]"]
+UNSTABLE = ["tests/test_some.py::test_of_chance[x y]", "tests/test_some.py::test_of_chance[z]"]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +146,19 @@ def test_what_passes_when_it_is_repeated_is_listed_as_unstable_and_fails_nothing
 
 @pytest.mark.slow
 def test_what_fails_again_fails(run_tests, tmp_path):
-    (tmp_path / "broken").touch()
+    (tmp_path / "tests" / "broken").touch()
     code, output = run_tests("--repeat-failed")
     assert code == 1 and listed(output, "unstable: ") == UNSTABLE, output
 
 
 @pytest.mark.slow
 def test_no_test_begins_after_the_budget_and_those_left_out_are_listed(run_tests):
-    code, output = run_tests("--budget", "0")
+    code, output = run_tests("--budget=0")
     assert code == 0 and len(listed(output, "not run: ")) == 4, output
 
 
 def test_a_day_has_one_case_of_each_slow_test_and_no_fast_one(run_tests):
-    code, output = run_tests("--most", "2026-12-01", "--collect-only")
+    code, output = run_tests("--most=2026-12-01", "--collect-only")
     assert code == 0, output
     (chosen,) = re.findall(r"test_some.py::(.*)", output)
     assert chosen in ("test_of_chance[x y]", "test_of_chance[z]")

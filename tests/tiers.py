@@ -1,9 +1,11 @@
 """Three tiers of tests: the fast ones, most functions of the slow ones every day, and everything in shards.
 
-    pytest --most 2026-12-01    of the slow tests, the cases of that day
-    pytest --shard 3/8          the third of eight parts, which are whole files
-    pytest --budget 45          begins no test after 45 minutes, and lists those that were left out
+    pytest --most=2026-12-01    of the slow tests, the cases of that day
+    pytest --shard=3/8          the third of eight parts, which are whole files
+    pytest --budget=45          begins no test after 45 minutes, and lists those that were left out
     pytest --repeat-failed      runs each test that fails once more, alone; if all pass then, they are called unstable
+
+The equals sign is needed: until this module is found by the folder of the tests, its options have no values.
 
 A day has one case of every slow function, and more of one with over 14 cases, such that 14 days have all of them. Of
 two parameters that are marked as `covering`, such as agents and launchers, a day has each value of the first one, and
