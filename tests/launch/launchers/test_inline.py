@@ -34,7 +34,8 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         over = f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}."
         last = run.end_line()
         assert last.startswith(over) and last.endswith(f"Run directory: {name}")
-        assert f"\nNext:\n  callboard evaluate {name}\n  callboard train --resume" in run.text()
+        best = " --checkpoint best" if final["evaluator/best_return"] > final["evaluator/return"] else ""
+        assert f"\nNext:\n  callboard evaluate {name}{best}\n  callboard train --resume" in run.text()
         assert final["evaluator/environment_steps"] == steps
         assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()
