@@ -18,7 +18,7 @@ COMMAND = pathlib.Path(sys.executable).with_name("callboard")
 FILES = {
     "my_env.py": "import gymnasium\nfrom my_lib.size import NAME\n\n\ndef make():\n    return gymnasium.make(NAME)\n",
     "my_lib/size.py": "NAME = 'CartPole-v1'\n",
-    "mine.yaml": "base: impala-cartpole\nenv: my_env:make\n",
+    "mine.yaml": "base: impala-cartpole\nenv: my_env:make\nstop_return: null\n",
 }
 
 
@@ -32,7 +32,7 @@ def project(tmp_path, monkeypatch):
         (folder / name).write_text(content)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    hosts = {"hosts": {"a": "127.0.0.1", "b": "localhost"}, "ports": f"{port}-{port + 19}"}
+    hosts = {"hosts": dict.fromkeys("ab", "127.0.0.1"), "ports": f"{port}-{port + 19}"}
     nodes = {"learner": ["a"], "replay": ["a"], "actor": {"b": 1}}
     (folder / "cluster.yaml").write_text(yaml.safe_dump({**hosts, **nodes}))
     script = f'exec unshare -m bash -c "mount -t tmpfs none {folder} && cd / && ${{@: -1}}"'
@@ -51,7 +51,7 @@ def test_a_run_on_two_hosts_from_one_of_them(project, tmp_path, number, code):
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"]).returncode:
         pytest.skip("this user cannot unmount files for a process")
     steps = "3000" if number is None else "100000000"
-    limits = ["--max-steps", steps, "--stop-return", "null", "--run-dir", str(tmp_path / "run")]
+    limits = ["--max-steps", steps, "--run-dir", str(tmp_path / "run")]
     command = [COMMAND, "cluster", "run", "cluster.yaml", "--recipe", "mine.yaml", *limits]
     output = tmp_path / "output"
     with output.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as run:

@@ -24,10 +24,11 @@ def kuberay():
     return yaml.safe_load((FOLDER / "kuberay.yaml").read_text())
 
 
-def test_ray_up_takes_the_file():
+@pytest.mark.parametrize("name", ["aws.yaml", "gcp.yaml"])
+def test_ray_up_takes_the_file(name):
     from ray.autoscaler._private.util import prepare_config, validate_config
 
-    config = yaml.safe_load((FOLDER / "aws.yaml").read_text())
+    config = yaml.safe_load((FOLDER / name).read_text())
     schema = pathlib.Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
     jsonschema.validate(config, json.loads(schema.read_text()))
     validate_config(prepare_config(config))
@@ -52,7 +53,7 @@ class Accepted(Exception):
     """The command would start now."""
 
 
-@pytest.mark.parametrize("name", ["aws.yaml", "kuberay.yaml"])
+@pytest.mark.parametrize("name", ["aws.yaml", "gcp.yaml", "kuberay.yaml"])
 def test_the_commands_are_accepted(name, tmp_path, monkeypatch):
     def stop(*arguments, **options):
         raise Accepted
@@ -60,10 +61,15 @@ def test_the_commands_are_accepted(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("callboard.cli.train.environments.check", stop)
     text = (FOLDER / name).read_text()
-    command = re.search(r"'(callboard .*)'", text)[1] if name == "aws.yaml" else kuberay()["spec"]["entrypoint"]
-    assert "s3://BUCKET/runs/x" in command
+    command = (
+        re.search(r"'cd callboard && (callboard .*)'", text)[1]
+        if name != "kuberay.yaml"
+        else kuberay()["spec"]["entrypoint"]
+    )
+    url = "gs://BUCKET" if name == "gcp.yaml" else "s3://BUCKET"
+    assert f"{url}/runs/x" in command
     with pytest.raises(Accepted):
-        main(shlex.split(command.replace("s3://BUCKET", str(tmp_path)))[1:])
+        main(shlex.split(command.replace(url, str(tmp_path)))[1:])
 
 
 def test_all_machines_of_aws_have_an_image_and_the_same_profile():
@@ -71,3 +77,23 @@ def test_all_machines_of_aws_have_an_image_and_the_same_profile():
     nodes = [kind["node_config"] for kind in kinds]
     assert all("ubuntu/server/22.04" in node["ImageId"] for node in nodes)
     assert [node["IamInstanceProfile"] for node in nodes] == [{"Name": "callboard"}] * 2
+
+
+def test_all_machines_of_google_have_an_image_and_an_account():
+    config = yaml.safe_load((FOLDER / "gcp.yaml").read_text())
+    kinds = {name: kind["node_config"] for name, kind in config["available_node_types"].items()}
+    images = [disk["initializeParams"]["sourceImage"] for kind in kinds.values() for disk in kind["disks"]]
+    assert images == ["projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"] * 2
+    # Ray makes the account of the first machine, and writes it into the configuration of that one alone.
+    source = (pathlib.Path(ray.__file__).parent / "autoscaler" / "_private" / "gcp" / "config.py").read_text()
+    assert 'DEFAULT_SERVICE_ACCOUNT_ID = RAY + "-sa-" + VERSION' in source
+    of_ray, version = (re.search(f'^{name} = "(.*)"', source, re.MULTILINE)[1] for name in ("RAY", "VERSION"))
+    account = f"{of_ray}-sa-{version}@{config['provider']['project_id']}.iam.gserviceaccount.com"
+    assert [each["email"] for each in kinds["actors"]["serviceAccounts"]] == [account]
+
+
+def test_the_job_of_kuberay_ends_its_pods_and_needs_one_edit():
+    assert kuberay()["spec"]["shutdownAfterJobFinishes"] is True
+    settings = [line for line in (FOLDER / "kuberay.yaml").read_text().splitlines() if not line.startswith("#")]
+    for name in ("REGISTRY", "BUCKET"):
+        assert sum(name in line for line in settings) == 1

@@ -5,12 +5,12 @@ connection, and no connection this process.
 """
 
 import contextlib
-import io
 import math
 import os
 import pathlib
 import queue
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,6 +66,8 @@ def run_cluster(
     Raises:
       CallboardError: nothing was started, because a host cannot be reached or has another version of Callboard.
     """
+    if set(parts) != {here} and shutil.which("ssh") is None:
+        raise CallboardError("other hosts are reached with OpenSSH, and there is no command ssh; install it")
     events: queue.SimpleQueue[tuple[_Host, str | None]] = queue.SimpleQueue()
     hosts = {name: _Host(name, cluster, name == here, command, events) for name in parts}
     try:
@@ -121,18 +123,21 @@ class _Host:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for content in io.BufferedReader(self._process.stdout):  # type: ignore[type-var]
-            line = content.decode(errors="replace").rstrip("\r\n")
-            if self.version:
-                self._events.put((self, line))
-            elif line.startswith(HELLO):
-                self.version = line.removeprefix(HELLO)
-                self.is_ready.set()
-            else:
-                self.said = f"{self.said[-1000:]}\n{line}"
+        with open(self._process.stdout.fileno(), "rb", closefd=False) as output:
+            for content in output:
+                self._take(content.decode(errors="replace").rstrip("\r\n"))
         self.code = self._process.wait()
         self.is_ready.set()
         self._events.put((self, None))
+
+    def _take(self, line: str) -> None:
+        if self.version:
+            self._events.put((self, line))
+        elif line.startswith(HELLO):
+            self.version = line.removeprefix(HELLO)
+            self.is_ready.set()
+        else:
+            self.said = f"{self.said[-1000:]}\n{line}"
 
     def send(self, content: bytes) -> None:
         """Writes to the process, unless it has ended."""
@@ -184,7 +189,7 @@ class _Host:
         address, folder = shlex.quote(self.address), shlex.quote(str(_REPOSITORY))
         if (_REPOSITORY / "Makefile").exists():
             return (
-                f"rsync -a --delete --exclude .venv --exclude runs --rsync-path 'mkdir -p {folder} && rsync' {folder}/ "
+                f"rsync -a --exclude .venv --exclude runs --rsync-path 'mkdir -p {folder} && rsync' {folder}/ "
                 f"{address}:{folder}/ && ssh {address} make -C {folder} install"
             )
         return f"ssh {address} {shlex.quote(sys.executable)} -m pip install callboard=={__version__}"
@@ -209,10 +214,10 @@ def _follow(
     show: Callable[[str], None],
 ) -> int:
     """Shows the output of the hosts until all have ended; returns the exit code of the run."""
-    first, failure = hosts[cluster.first], 0
+    first, failure, running = hosts[cluster.first], 0, set(hosts)
     alive, rest = Deadline(_ALIVE_SECONDS), Deadline(math.inf)
     with _passed_on(hosts, first):
-        while any(host.code is None for host in hosts.values()) and not rest.has_passed:
+        while running and not rest.has_passed:
             if alive.has_passed:
                 alive.restart(_ALIVE_SECONDS)
                 for each in hosts.values():
@@ -224,6 +229,7 @@ def _follow(
             if line is not None:
                 show(f"{host.name} | {printable(line)}")
                 continue
+            running.remove(host.name)
             if host.code == _LOST:
                 show(f"{host.name} | the connection is lost, and the part of this host ends")
             if host is first:

@@ -105,7 +105,7 @@ def _prepared(part: Part, directory: pathlib.Path) -> list[str]:
 
 def _pass_on(output: IO[bytes]) -> None:
     """Writes the output of the run as long as somebody reads it: the run itself shall not fail where nobody does."""
-    while content := output.read1():  # type: ignore[attr-defined]
+    while content := os.read(output.fileno(), 2**16):
         with contextlib.suppress(OSError):
             os.write(sys.stdout.fileno(), content)
 

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import pathlib
+import re
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import sys
 import pytest
 import yaml
 
+from callboard.cli.command import main
 from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
@@ -158,10 +161,32 @@ def test_the_examples_for_ssh_and_kubernetes_can_be_read(tmp_path):
     assert len(program_of(read_cluster(EXAMPLES / "cluster.yaml")).groups["actor"]) == 32
     parts = list(yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text()))
     (content,) = [part["data"]["cluster.yaml"] for part in parts if part["kind"] == "ConfigMap"]
-    (pods,) = [part["spec"] for part in parts if part["kind"] == "StatefulSet"]
     path = tmp_path / "cluster.yaml"
     path.write_text(content)
-    assert list(read_cluster(path).hosts) == [f"callboard-{number}" for number in range(pods["replicas"])]
+    cluster = read_cluster(path)
+    jobs = [part for part in parts if part["kind"] == "Job"]
+    names = [f"{job['metadata']['name']}-{number}" for job in jobs for number in range(job["spec"]["completions"])]
+    assert list(cluster.hosts) == names and cluster.first == "callboard-learner-0"
+    (service,) = [part for part in parts if part["kind"] == "Service"]
+    assert list(cluster.hosts.values()) == [f"{name}.{service['metadata']['name']}" for name in names]
+
+
+def test_pods_end_with_the_run_and_are_alike(tmp_path, stand_ins):
+    parts = list(yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text()))
+    jobs = [part["spec"] for part in parts if part["kind"] == "Job"]
+    assert (EXAMPLES / "kubernetes.yaml").read_text().count("image: REGISTRY/callboard\n") == len(jobs) == 2
+    path = stand_ins(callboard='[[ "$*" == *"--launcher hosts"*"--host callboard-learner-0 "* ]] && exit 3')
+    for job in jobs:
+        assert job["completionMode"] == "Indexed" and job["parallelism"] == job["completions"]
+        pod = job["template"]["spec"]
+        assert pod["restartPolicy"] == "OnFailure" and pod["subdomain"] == "callboard"
+        (container,) = pod["containers"]
+        first = jobs[0]["template"]["spec"]["containers"][0]
+        assert container["command"] == first["command"] and container["image"] == first["image"]
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    # The pod is `callboard train`, so that it is signaled, and ends with its exit code.
+    environment = {"PATH": path, "HOSTNAME": "callboard-learner-0"}
+    assert subprocess.run(jobs[0]["template"]["spec"]["containers"][0]["command"], env=environment).returncode == 3
 
 
 def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_path, stand_ins):
@@ -190,6 +215,44 @@ def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_p
     assert written.first == "n1"
     assert list(written.placement["actor"]) == ["n2"] * 14 + ["n3"] * 14
     assert (written.ports.start, len(written.ports)) == (10_700, 100)
+
+
+def test_the_example_for_slurm_is_what_the_command_writes(tmp_path, monkeypatch, capsys):
+    assert main(["cluster", "sbatch", "--recipe", "impala-cartpole"]) == 0
+    written = capsys.readouterr().out
+    command = shlex.quote(f"{os.path.dirname(sys.executable)}/callboard")
+    assert written.replace(command, "$SLURM_SUBMIT_DIR/.venv/bin/callboard") == (EXAMPLES / "slurm.sbatch").read_text()
+    monkeypatch.chdir(tmp_path)
+    options = ["--nodes", "2", "--cpus", "4", "--gpus", "1", "--time", "1-00:00:00", "--output", "job.sbatch"]
+    assert main(["cluster", "sbatch", "ppo", "--env", "it's:Env", "--run-dir", "runs/a b", *options]) == 0
+    script = (tmp_path / "job.sbatch").read_text()
+    assert subprocess.run(["bash", "-n", tmp_path / "job.sbatch"]).returncode == 0
+    asked = re.findall("^#SBATCH (.*)", script, re.MULTILINE)
+    assert asked[1:6] == [
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=4",
+        "--gpus-per-node=1",
+        "--time=1-00:00:00",
+    ]
+    assert f"RUN=${{RUN:-'{tmp_path}/runs/a b'}}" in script and "ACTORS_PER_HOST=${ACTORS_PER_HOST:-2}" in script
+    assert shlex.split(script[script.index("callboard ppo") :]) == ["callboard", "ppo", "--env", "it's:Env"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--nodes", "1"], "--nodes must be at least 2"),
+        (["--time", "soon"], "--time must be a time as Slurm writes it"),
+        (["--seeds", "1,2"], "--seeds is for runs on one machine"),
+        (["--launcher", "ray"], "leave --launcher ray out"),
+        (["--max-steps", "-1"], "max"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused(options, message, capsys):
+    assert main(["cluster", "sbatch", "ppo", "--env", "CartPole-v1", *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("code, ends", [(0, False), (143, False), (2, True)])
@@ -260,20 +323,6 @@ def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path,
     monkeypatch.setattr(sys, "argv", ["-", (tmp_path / "argument").read_text()])
     runpy.run_path(str(tmp_path / "hosts.py"))
     assert capsys.readouterr().out == "cpu-0 gpu-0 cpu-1\n"
-
-
-def test_a_pod_of_a_run_that_has_ended_can_be_ended(stand_ins):
-    parts = yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())
-    (pods,) = [part["spec"]["template"]["spec"] for part in parts if part["kind"] == "StatefulSet"]
-    path = stand_ins(callboard="exit 0", sleep="echo $$; exec /bin/sleep 60")
-    command = [*pods["containers"][0]["command"], *pods["containers"][0]["args"]]
-    with subprocess.Popen(command, env={"PATH": path, "POD_NAME": "x"}, stdout=subprocess.PIPE, text=True) as pod:
-        sleeps = int(pod.stdout.readline())
-        pod.terminate()
-        try:
-            assert pod.wait(20.0) == 0
-        finally:
-            os.kill(sleeps, signal.SIGKILL)
 
 
 def test_inference_nodes_are_placed_where_the_file_says(cluster):

@@ -31,7 +31,7 @@ import callboard.launch.launchers.hosts.remote_part as part
 part.callboard_command = lambda *arguments, before: ["bash", "do.sh", *arguments]
 sys.exit(part.run_part())
 """
-WAIT = "echo $$ > {pid}; trap 'echo ended by TERM; exit 143' TERM; trap 'echo ended by INT; exit 130' INT; {ready}\n"
+WAIT = "echo $$ > {pid}; trap 'echo ended by TERM; exit 143' TERM; {ready}\n"
 WAIT += "while :; do sleep 0.1; done"
 
 
@@ -110,7 +110,7 @@ def test_the_end_of_a_host(machines, a, b, code, line):
     assert machines.left() == []
 
 
-def test_ctrl_c_is_passed_on_once_to_the_first_host(machines, monkeypatch):
+def test_a_signal_is_passed_on_once_to_the_first_host(machines, monkeypatch):
     """Here, nothing but this command ends the other host, after some time."""
     monkeypatch.setattr(cluster_run, "_REST_SECONDS", 5.0)
     both = set()
@@ -120,10 +120,10 @@ def test_ctrl_c_is_passed_on_once_to_the_first_host(machines, monkeypatch):
         if line.endswith("| begun"):
             both.add(line)
             if len(both) == 2:
-                threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+                threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
-    assert machines.run(show=show, a=machines.waiting("a"), b=machines.waiting("b")) == 130
-    assert [line for line in machines.lines if "ended" in line] == ["a | ended by INT"]
+    assert machines.run(show=show, a=machines.waiting("a"), b=machines.waiting("b")) == 143
+    assert [line for line in machines.lines if "ended" in line] == ["a | ended by TERM"]
     assert machines.left() == []
 
 
