@@ -1,7 +1,9 @@
 """Distributions of values that stay the same when the values of their atoms change."""
 
+import math
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ..target_update import assign_each
@@ -46,7 +48,6 @@ def moved_logits(before: tf.Tensor, after: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     """Returns the matrix `[N, N]` and the offset `[N]` that make logits over `after` of logits over `before`."""
     atoms = before.shape[0]
     place = tf.clip_by_value((after - before[0]) / (before[1] - before[0]), 0.0, atoms - 1.0)
-    matrix = tf.maximum(1.0 - tf.abs(place[:, tf.newaxis] - tf.range(atoms, dtype=before.dtype)), 0.0)
+    matrix = tf.maximum(1.0 - tf.abs(place[:, tf.newaxis] - np.arange(float(atoms))), 0.0)
     beyond = tf.abs(after - tf.clip_by_value(after, before[0], before[-1])) / (after[1] - after[0])
-    floor = tf.math.log(tf.constant(atoms / _BEYOND, before.dtype))
-    return matrix, -tf.minimum(_FALL * beyond, floor)
+    return matrix, -tf.minimum(_FALL * beyond, math.log(atoms / _BEYOND))
