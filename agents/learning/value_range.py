@@ -156,7 +156,8 @@ class ValueRange(tf.Module):
         if None not in self._given:
             return
         seen, ends = tf.stack(self._seen), self._wanted()
-        before, after = (self._support(each, self._agent.atoms, tf.float64) for each in (seen, ends))
+        atoms = self._agent.atoms
+        before, after = (tf.ensure_shape(self._support(each, atoms, tf.float64), (atoms,)) for each in (seen, ends))
         for network in networks:
             move_atoms(network, before, after, tf.reduce_any(ends != seen))
         self._assign(ends)

@@ -1,7 +1,9 @@
 """Distributions of values that stay the same when the values of their atoms change."""
 
+import math
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ..target_update import assign_each
@@ -30,23 +32,22 @@ def move_atoms(module: tf.Module, before: tf.Tensor, after: tf.Tensor, due: Any)
     parts = [part for part in (module, *module.submodules) if hasattr(part, "atom_layers")]
     variables = [each for part in parts for layer in part.atom_layers for each in layer.weights]
 
-    def assign(matrix: tf.Tensor, variable: tf.Variable) -> tf.Operation:
-        atoms = matrix.shape[0]
-        logits = tf.reshape(tf.cast(variable, tf.float64), (-1, atoms))
-        moved = tf.matmul(logits, matrix, transpose_b=True)
-        # The mean that dueling subtracts contains the offset as well, so that the sum has it once.
-        moved += offset if variable.name.endswith("bias:0") else 0.0
+    def assign(offset: tf.Tensor, variable: tf.Variable) -> tf.Operation:
+        logits = tf.reshape(tf.cast(variable, tf.float64), (-1, matrix.shape[0]))
+        moved = tf.matmul(logits, matrix, transpose_b=True) + offset
         return variable.assign(tf.cast(tf.reshape(moved, variable.shape), variable.dtype))
 
+    # The mean that dueling subtracts contains the offset as well, so that the sum has it once.
+    is_bias = [variable.name.endswith("bias:0") for variable in variables]
     if variables:
-        assign_each([(matrix, variable) for variable in variables], assign, due)
+        offsets = [offset if bias else tf.zeros_like(offset) for bias in is_bias]
+        assign_each(list(zip(offsets, variables, strict=True)), assign, due)
 
 
 def moved_logits(before: tf.Tensor, after: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the matrix `[N, N]` and the offset `[N]` that make logits over `after` of logits over `before`."""
     atoms = before.shape[0]
     place = tf.clip_by_value((after - before[0]) / (before[1] - before[0]), 0.0, atoms - 1.0)
-    matrix = tf.maximum(1.0 - tf.abs(place[:, tf.newaxis] - tf.range(atoms, dtype=before.dtype)), 0.0)
+    matrix = tf.maximum(1.0 - tf.abs(place[:, tf.newaxis] - np.arange(float(atoms))), 0.0)
     beyond = tf.abs(after - tf.clip_by_value(after, before[0], before[-1])) / (after[1] - after[0])
-    floor = tf.math.log(tf.constant(atoms / _BEYOND, before.dtype))
-    return matrix, -tf.minimum(_FALL * beyond, floor)
+    return matrix, -tf.minimum(_FALL * beyond, math.log(atoms / _BEYOND))

@@ -306,6 +306,9 @@ def ranges_on_devices(counts, agents):
             record = sample.record._replace(reward=reward.astype(np.float32))
             found = (3 * record.reward).astype(np.float32)
             learner.step(distribute(strategy, [[sample._replace(record=record, discounted_return=found)]]))
+            for variable in networks.variables:
+                # Layers move with their range, on each device.
+                own_copy(strategy, variable)
             yield [float(own_copy(strategy, end)[0]) for end in networks.value_range.variables]
 
     strategies = {count: make_strategy(devices[: int(count)]) for count in counts}
