@@ -108,3 +108,15 @@ def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
     allowed = np.concatenate(tree.flatten(observation[MASK]), axis=-1) != 0
     sizes = choice_sizes(spec.action)
     return np.flatnonzero(~np.logical_or.reduceat(allowed, np.cumsum(sizes) - sizes, axis=-1).all(axis=-1))
+
+
+def check_legal(spec: EnvironmentSpec, observation: Nest) -> None:
+    """Checks that actions can be taken after observations, arrays `[B, ...]`, that somebody else gives.
+
+    Raises:
+      CallboardError: they have a mask that allows nothing.
+    """
+    if has_mask(spec.observation) and illegal_rows(spec, observation).size:
+        raise CallboardError(
+            f"the '{MASK}' allows nothing: end the episode with this observation, or allow an action that does nothing"
+        )

@@ -213,3 +213,25 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def _letters(name: str) -> str:
     return name.lower().strip("-").replace("-", "_")
+
+
+_NO_ROOM = (
+    "Resource temporarily unavailable",
+    "can't start new thread",
+    "Cannot allocate memory",
+    "failed to map segment",
+    "std::bad_alloc",
+    "OOM when allocating",
+)
+"""Words of errors of libraries that were refused memory or threads."""
+
+
+def limits_text(error: BaseException) -> str:
+    """Returns what to look at after an error for want of memory or threads; empty after any other."""
+    if not isinstance(error, MemoryError) and not any(words in str(error) for words in _NO_ROOM):
+        return ""
+    # Libraries say neither what was short nor which limit it was.
+    return (
+        "This process got no more memory or threads: look at `ulimit -v`, `ulimit -u` and the limits of the container, "
+        "or start fewer and smaller parts"
+    )

@@ -16,7 +16,7 @@ import psutil
 
 from .. import __version__
 from ..caller_words import words_of_command
-from ..errors import CallboardError, printable, unknown
+from ..errors import CallboardError, limits_text, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
 from ..launch.launchers.node_processes.forkserver_process import end_processes
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
@@ -133,6 +133,8 @@ def run_command() -> None:
         if not (isinstance(error, BrokenPipeError) and _output_is_closed()):
             with contextlib.suppress(OSError):
                 traceback.print_exc()
+                if limits := limits_text(error):
+                    print(limits, file=sys.stderr)
         code = 1
     _end_children()
     atexit._run_exitfuncs()

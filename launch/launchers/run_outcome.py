@@ -7,16 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...errors import CallboardError
-
-_NO_ROOM = (
-    "Resource temporarily unavailable",
-    "can't start new thread",
-    "Cannot allocate memory",
-    "std::bad_alloc",
-    "OOM when allocating",
-)
-"""Words of errors of libraries that were refused memory or threads."""
+from ...errors import CallboardError, limits_text
 
 
 class Monitor(Protocol):
@@ -133,10 +124,5 @@ def error_text(error: BaseException) -> str:
             "them, or widen the range in `sysctl net.ipv4.ip_local_port_range`"
         )
     text = "".join(traceback.format_exception(error)).rstrip()
-    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_ROOM):
-        # Libraries say neither what was short nor which limit it was.
-        text += (
-            "\nThis process got no more memory or threads: look at `ulimit -v`, `ulimit -u` and the limits of the "
-            "container, or start fewer and smaller parts"
-        )
-    return text
+    limits = limits_text(error)
+    return f"{text}\n{limits}" if limits else text

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import tree
 
+from ...action_masks import check_legal
 from ...data import Nest
 from ...environments.batches.encoding import Leaf, encoding_of, split
 from ...environments.batches.given_observations import read_observations
@@ -73,6 +74,7 @@ class WireFormat:
     """
 
     def __init__(self, spec: EnvironmentSpec):
+        self._spec = spec
         self._encoding = encoding_of(spec)
         self.spaces: dict[str, Any] = json.loads(format_spec(spec))
         """The spec as JSON, see `environments.spec_files`."""
@@ -81,16 +83,23 @@ class WireFormat:
         self.most_bytes = numbers * _BYTES_PER_NUMBER + _FURTHER_BYTES
         """The most bytes that the body of a request may have."""
 
-    def observation(self, given: Any, rest: memoryview) -> Nest:
+    def observation(self, given: Any, rest: memoryview, last: bool = False) -> Nest:
         """Returns an observation from a request, as a nest of the agent's arrays `[1, ...]`.
 
+        Args:
+          given: the observation as the request has it.
+          rest: the bytes after the request's JSON.
+          last: whether the episode ends with it.
+
         Raises:
-          CallboardError: it does not fit the environment's space.
+          CallboardError: it does not fit the environment's space, or allows no action and is not the last one.
         """
         encoding = self._encoding.observation
         nest, _ = read_observations(encoding, _arrays(encoding, given, rest), batches=False)
         if not all(np.isfinite(leaf).all() for leaf in tree.flatten(nest) if leaf.dtype.kind == "f"):
             raise CallboardError("the observation is NaN or infinite: send finite numbers only")
+        if not last:
+            check_legal(self._spec, nest)
         return nest
 
     def action(self, given: Any, rest: memoryview) -> Nest:

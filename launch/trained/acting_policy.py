@@ -10,6 +10,7 @@ import tensorflow as tf
 import tree
 
 from ... import specs
+from ...action_masks import check_legal
 from ...agents.agent import Policy
 from ...agents.fast_function import CompiledFunction, as_arrays
 from ...agents.policies.acting import policy_seed
@@ -46,6 +47,7 @@ class ActingPolicy:
     def __init__(self, policy: Policy, spec: EnvironmentSpec, seed: int = 0):
         self.spec = spec
         """The environment's spec, as agents see it."""
+        self._spec = spec
         self._encoding = encoding_of(spec)
         self._policy = policy
         self._state_spec = tree.map_structure(_with_free_batch, policy.initial_state(1))
@@ -93,11 +95,12 @@ class ActingPolicy:
           `()` for a policy without memory, else a nest of arrays, `[B, ...]` for a batch.
 
         Raises:
-          CallboardError: an argument has the wrong shape or dtype, or is not finite.
+          CallboardError: an argument has the wrong shape or dtype, is not finite, or allows no action.
         """
         batch, size = read_observations(self._encoding.observation, observation)
         if not all(map(all_finite, tree.flatten(batch))):
             raise CallboardError("the observation is NaN or infinite: the policy can act on finite numbers only")
+        check_legal(self._spec, batch)
         count = size or 1
         given = self._initial_state(count) if state is None else self._read_state(state, size)
         timestep = Timestep(

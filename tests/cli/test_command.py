@@ -93,3 +93,18 @@ def test_a_reader_that_has_enough_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_an_error_for_want_of_memory_names_the_limits_in_every_command():
+    code = """
+from callboard.cli import command
+
+def fail():
+    raise MemoryError("Unable to allocate 8 TiB")
+
+command.main = fail
+command.run_command()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "Unable to allocate 8 TiB" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("This process got no more memory or threads: look at `ulimit -v`")

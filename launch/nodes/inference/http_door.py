@@ -381,7 +381,7 @@ class HttpDoor:
         return StepRequest(
             episode,
             sequence,
-            self._wire.observation(fields["observation"], rest),
+            self._wire.observation(fields["observation"], rest, last=terminated or truncated),
             float(reward),
             terminated,
             truncated,

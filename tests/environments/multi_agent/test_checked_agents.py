@@ -138,6 +138,7 @@ class ParallelParts:
 
     metadata: dict = {}
     possible_agents = ["a", "b"]
+    unwrapped = None
 
     def observation_space(self, agent):
         return BOX
