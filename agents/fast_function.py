@@ -112,7 +112,9 @@ class CompiledOnFirstCall:
         try:
             with TRACING:
                 traced = self._function.get_concrete_function(*arguments)
-            self._call = _as_one_operation(traced) if _uses_one_device(traced) else traced
+            # XLA compiles what is called as a function by its name.
+            at_once = _uses_one_device(traced) and not self._by_xla
+            self._call = _as_one_operation(traced) if at_once else traced
             return self._call(*arguments)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError) as error:
             if not self._by_xla:
