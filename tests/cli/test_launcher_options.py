@@ -6,7 +6,7 @@ import re
 import pytest
 
 from callboard.cli.experiment_options import experiment_parser
-from callboard.cli.launcher_options import launcher_help, parse_launcher
+from callboard.cli.train import launcher_help, parse_launcher
 from callboard.errors import CallboardError
 from callboard.launch.launchers.local_launchers import InlineLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher

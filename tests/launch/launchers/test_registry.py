@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from callboard.cli.command_parser import CommandParser
-from callboard.cli.launcher_options import parse_launcher
+from callboard.cli.train import parse_launcher
 from callboard.errors import CallboardError
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
