@@ -1,6 +1,7 @@
 """DrQ: SAC from pixels with random shifts (Yarats, Kostrikov and Fergus 2021, https://arxiv.org/abs/2004.13649)."""
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 import tree
@@ -47,7 +48,7 @@ class DrQ(DrQSettings, Sac):
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
-        options = {"temperature": self.temperature, "critics": self.critics}
+        options: dict[str, Any] = {"temperature": self.temperature, "critics": self.critics}
         learned = shared_encoder_networks(spec, **vars(self.network), **options)
         return SacNetworks(learned, spec, make_reward_normalizer(self))
 

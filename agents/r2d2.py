@@ -31,7 +31,7 @@ from .watched import Gradient, Quantity, Returns
 
 
 class R2D2Extras(NamedTuple):
-    """What the behavior policy adds to the record."""
+    """Values that the behavior policy adds to the record."""
 
     q: Any
     """`[B, A]`, or `[B, K, M]` for several choices: values for the initial priorities, the lowest where masked."""

@@ -104,7 +104,7 @@ class Sac(SacSettings, TransitionAgent):
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
-        options = {"temperature": self.temperature, "critics": self.critics, "crossq": self.crossq}
+        options: dict[str, Any] = {"temperature": self.temperature, "critics": self.critics, "crossq": self.crossq}
         return SacNetworks(
             actor_critic_networks(spec, **vars(self.network), **options), spec, make_reward_normalizer(self)
         )

@@ -1,4 +1,4 @@
-"""What SAC needs to know of each kind of action: how it is sampled, valued and its entropy bounded.
+"""SAC's methods for each kind of action: sampling, values, and bounds of the entropy.
 
 The numbers of an action are sampled, and of discrete choices there are expectations.  What a critic takes is a
 *choice*: unit numbers `[B, D]`; log-probabilities `[B, A]` of one discrete action; or numbers and probabilities of an
@@ -30,7 +30,7 @@ class Sampled(NamedTuple):
     """Actions of a policy."""
 
     choice: Nest
-    """What the critics take, leaves `[B, ...]`."""
+    """Actions as the critics take them, leaves `[B, ...]`."""
     log_prob: Any
     """`[B]`, log pi(a|x) of numbers, and minus the entropy of choices."""
 

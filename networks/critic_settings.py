@@ -40,7 +40,7 @@ class CriticSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.minimum_of is not None and self.minimum_of > self.number:
             return f"minimum_of is {self.minimum_of}, and there are {self.number} critics: make number at least that"
         if self.quantiles is None:

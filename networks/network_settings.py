@@ -111,7 +111,7 @@ class ActorCriticSettings(NetworkSettings):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
+        """The fault in the combination of the fields; empty if there is none."""
         if self.block == "simba":
             if self.layer_norm:
                 return "block simba has layer normalization of its own: leave layer_norm out"

@@ -24,10 +24,10 @@ LAYERS = (
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 MOST_MODULES = 25
 TAKING_AN_EXPERIMENT = 25
-READING_AN_EXPERIMENT = 50
+READING_AN_EXPERIMENT = 49
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
-LIBRARY_MODULES = 651
-LIBRARY_LINES = 77_400
+LIBRARY_MODULES = 668
+LIBRARY_LINES = 80_000
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 

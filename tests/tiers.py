@@ -20,10 +20,11 @@ import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 
+T = TypeVar("T")
 DAYS = 14
 SCORES = 2
 MOST_REPEATS = 20
@@ -50,7 +51,8 @@ def cases_of(cases: Sequence[Case], day: int) -> set[int]:
     functions = collections.defaultdict(list)
     for position, case in enumerate(cases):
         functions[case.function].append(position)
-    scores, chosen = [], []
+    scores: list[tuple[int, int]] = []
+    chosen: list[int] = []
     for function, positions in functions.items():
         # By file, so that its functions have the same parameters of what they share.
         shifted = day + zlib.crc32(function.partition("::")[0].encode())
@@ -68,14 +70,14 @@ def cases_of(cases: Sequence[Case], day: int) -> set[int]:
     return {*chosen, *_in_turn([position for _, position in sorted(scores)], day, SCORES)}
 
 
-def _in_turn(positions: Sequence[int], day: int, count: int) -> list[int]:
+def _in_turn(positions: Sequence[T], day: int, count: int) -> list[T]:
     """So many positions each day, beginning after those of the day before."""
     return [positions[(day * count + number) % len(positions)] for number in range(min(count, len(positions)))]
 
 
 def _covering_pairs(pairs: Sequence[tuple[int, ...]], day: int) -> set[tuple[int, ...]]:
     """Pairs that have each first value, and each second one twice; the day decides which go together."""
-    chosen = set()
+    chosen: set[tuple[int, ...]] = set()
     for side, least in ((0, 1), (1, 2)):
         for number, value in enumerate(sorted({pair[side] for pair in pairs})):
             has = [pair for pair in pairs if pair[side] == value]

@@ -1,4 +1,4 @@
-"""What becomes of the values of several critics: the value of a target, that of the policy, and their loss."""
+"""The values of several critics: the value of a target, that of the policy, and their loss."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ class PeriodicReset:
         self._strategy = strategy
         self._seed = seed
         self._first: list[Any] | None = None
-        """What each of the optimizers' variables begins with, a number if it is the same everywhere."""
+        """First value of each of the optimizers' variables, a number if it is the same everywhere."""
 
     @classmethod
     def of(cls, agent: Any, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> PeriodicReset | None:

@@ -149,7 +149,7 @@ class SavedPolicy(NamedTuple):
     spec: EnvironmentSpec
     """The spec of the run's environment."""
     experiment: Experiment
-    """What the run was, with the settings of the evaluation."""
+    """The experiment of the run, with the settings of the evaluation."""
 
 
 def read_saved_policy(

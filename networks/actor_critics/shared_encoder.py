@@ -184,7 +184,8 @@ def shared_encoder_networks(
         {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
         Categorical if discrete else SquashedGaussian,
     )
-    kind: Any = functools.partial(DiscreteCritics if discrete else Critics, **own.critic(spec), critics=critics)
+    of_critics: dict[str, Any] = {**own.critic(spec), "critics": critics}
+    kind: Any = functools.partial(DiscreteCritics if discrete else Critics, **of_critics)
     critic, target_critic = (
         kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, normalization)
         for one in (critic_encoder, encoder())

@@ -107,7 +107,7 @@ class Scripted:
         pass
 
 
-class Single(Scripted, gymnasium.Env):
+class Single(Scripted, gymnasium.Env):  # type: ignore[misc]
     def reset(self, *, seed=None, options=None):
         return self.script.begin(), {}
 
@@ -126,7 +126,7 @@ class Old(Scripted):
         return observation, reward, terminated, {}
 
 
-class Vector(Scripted, VectorEnv):
+class Vector(Scripted, VectorEnv):  # type: ignore[misc]
     """Two environments that are one object, of which the second may be wrong."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -200,10 +200,10 @@ class DmAgents(Dm):
 class Parallel(Scripted):
     possible_agents = list(AGENTS)
 
-    def observation_space(self, agent):  # type: ignore[override]
+    def observation_space(self, agent):
         return OBSERVATION
 
-    def action_space(self, agent):  # type: ignore[override]
+    def action_space(self, agent):
         return ACTION
 
     def reset(self, seed=None, options=None):

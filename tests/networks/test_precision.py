@@ -26,7 +26,7 @@ VECTOR = EnvironmentSpec(specs.Array((5,), np.float32), specs.DiscreteArray(3))
 
 @pytest.fixture
 def in_bfloat16(monkeypatch):
-    """Torsos compute in bfloat16 also where TensorFlow has oneDNN on and no kernels for compiled layers: none is here."""
+    """Torsos compute in bfloat16 also where oneDNN is on and has no kernels for compiled layers."""
     monkeypatch.setattr(precision, "_compiles_bfloat16", lambda: True)
 
 

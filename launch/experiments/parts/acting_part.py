@@ -1,4 +1,4 @@
-"""What acting needs of an experiment: the layout of its batches, and the settings of whatever plays."""
+"""The part of an experiment that acting needs: the layout of its batches, and the settings of its players."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a run writes: recorded episodes, checkpoints, logs and metrics; and time limits and ports of its nodes."""
+"""Parts of an experiment: recorded episodes, checkpoints, logs and metrics, time limits and ports of nodes."""
 
 import dataclasses
 from typing import Literal

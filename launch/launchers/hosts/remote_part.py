@@ -38,7 +38,7 @@ _BEFORE = (
 
 
 class Part(NamedTuple):
-    """What a host is told to run."""
+    """The command of a host."""
 
     arguments: list[str]
     """Arguments of `callboard train`, without the cluster file and the recipe."""
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 def run_part() -> int:
     """Runs the part that is read from the standard input; returns the exit code of the run."""
-    print(f"{HELLO}{__version__}", flush=True)
+    os.write(sys.stdout.fileno(), f"{HELLO}{__version__}\n".encode())
     # Without a buffer, whose lock would be held by a thread that waits when this process ends.
     commands = io.FileIO(sys.stdin.fileno(), closefd=False)
     line = commands.readline()
@@ -104,7 +104,7 @@ def _prepared(part: Part, directory: pathlib.Path) -> list[str]:
 
 
 def _pass_on(output: IO[bytes]) -> None:
-    """Writes the output of the run as long as somebody reads it: the run itself shall not fail where nobody does."""
+    """Writes the output of the run while there is a reader: the run must not fail without one."""
     while content := os.read(output.fileno(), 2**16):
         with contextlib.suppress(OSError):
             os.write(sys.stdout.fileno(), content)

@@ -165,7 +165,7 @@ class ParallelParts:
 
 class RllibParts(ParallelParts):
     observation_spaces, action_spaces = {"a": BOX, "b": BOX}, {"a": CHOICE, "b": CHOICE}
-    observation_space = action_space = None
+    observation_space = action_space = None  # type: ignore[assignment]
 
     def step(self, actions):
         observations, rewards, terminated, truncated, infos = super().step(actions)

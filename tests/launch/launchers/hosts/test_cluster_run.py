@@ -54,7 +54,7 @@ class Machines:
         (self.folder / name).chmod(0o755)
 
     def waiting(self, host, ready="echo begun"):
-        """A run that goes on until it is ended."""
+        """A run that continues until it is ended."""
         return WAIT.format(pid=self.folder / f"{host}.pid", ready=ready)
 
     def run(self, here=None, show=None, **scripts):
