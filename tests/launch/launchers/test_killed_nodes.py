@@ -103,7 +103,7 @@ def test_windows_of_whole_batches_are_their_own_when_replay_and_learner_die(star
     command = ["--run-dir", run_dir, *settings(log), "--actors", 2, "--replay-shards", 2, *learners]
     run = start("train", agent, *command)
     run.wait_for_steps(100, "learner_steps")
-    run.wait_until(lambda: list((run_dir / "checkpoints").glob("0*")), timeout=60)
+    run.wait_until(lambda: list((run_dir / "checkpoints").glob("0*")))
     learner = "learner/1" if "--learners" in learners else "learner/0"
     with stopped([run.pid_of(node) for node in {"learner/0", learner}]):
         # Nothing is sampled meanwhile, and then updated again.

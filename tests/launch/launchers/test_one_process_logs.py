@@ -54,6 +54,9 @@ with callboard.Session(experiment, launcher=sys.argv[1]) as session:
 """
 
 
+SLOW = re.compile(r": .* for \d+ s, at most \d+ s$|: makes progress again, after \d+ s$")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["inline", "threads", "processes"])
 def test_scripts_show_no_lines_of_libraries(launcher, tmp_path):
@@ -61,6 +64,7 @@ def test_scripts_show_no_lines_of_libraries(launcher, tmp_path):
     command = [sys.executable, "-c", SCRIPT, launcher]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    # An announcement, the networks and why it ended.
-    assert len(done.stdout.splitlines()) <= 4
+    # An announcement, the networks and why it ended, and on a busy machine also which nodes take long.
+    lines = [line for line in done.stdout.splitlines() if not SLOW.search(line)]
+    assert len(lines) <= 4, done.stdout
     assert not re.search(r"^\d{4}-|\.cc:\d+", done.stdout, re.MULTILINE)

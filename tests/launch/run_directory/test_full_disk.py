@@ -39,8 +39,8 @@ def test_a_full_disk_pauses_checkpoints_and_metrics(small_disk, start):
         *["train", "--recipe", "apex-cartpole", *arguments],
         *["--max-steps", 10_000_000, "--stop-return", 501],
     )
-    run.wait_until(lambda: list((directory / "checkpoints").glob("0*")), timeout=120)
-    run.wait_until(lambda: list((directory / "replay" / "0" / "checkpoints").glob("0*")), timeout=120)
+    run.wait_until(lambda: list((directory / "checkpoints").glob("0*")))
+    run.wait_until(lambda: list((directory / "replay" / "0" / "checkpoints").glob("0*")))
     fill(small_disk / "filler")
     run.wait_until(lambda: "learner/0: no checkpoint could be written: No space left" in run.text(), timeout=120)
     run.wait_until(lambda: "no checkpoint of replay could be written: No space left" in run.text(), timeout=120)

@@ -100,7 +100,7 @@ def test_the_run_outlives_every_process_in_turn(train_on, cluster):
         names = ("learner_steps", "environment_steps")
         run.wait_until(lambda: all(run.rows()[-1][name] > before[name] + 50 for name in names), timeout=100)
 
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     for node in ("replay/0", "learner/0", "coordinator/0", "actor/0"):
         os.kill(run.pid_of(node), signal.SIGKILL)
         run.wait_until(lambda node=node: lives(run, node) == 2, timeout=100)
@@ -117,7 +117,7 @@ def test_the_run_outlives_every_process_in_turn(train_on, cluster):
 
 def test_learners_find_each_other_again(train_on, cluster):
     run = train_on(cluster, "--learners", 2, "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501)
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     os.kill(run.pid_of("learner/1"), signal.SIGKILL)
     run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=200)
     before = run.rows()[-1]["learner_steps"]
@@ -136,7 +136,7 @@ def test_windows_of_whole_batches_are_their_own_when_processes_and_a_machine_die
         command += ["--actors", 2, "--replay-shards", 2, "--learners", learners, "--run-dir", run_dir]
         run = start("train", "numbered:LoggedApex", *command, *settings(log))
         run.wait_for_steps(100, "learner_steps")
-        run.wait_until(lambda: len(saved(run_dir, 1)) >= 2 and list((run_dir / "checkpoints").glob("0*")), timeout=100)
+        run.wait_until(lambda: len(saved(run_dir, 1)) >= 2 and list((run_dir / "checkpoints").glob("0*")))
         before = updated_windows(run_dir, 1)
         assert before
 
@@ -338,7 +338,7 @@ def check_that_it_outlives_machines(train_on, cluster):
     settings = ["--ray-strategy", "SPREAD", "--checkpoint-every", 2, "--max-steps", 10_000_000]
     # Few environments, and a late first evaluation: the run shall not be over before its machines have died.
     run = train_on(cluster, *settings, "--stop-return", 475, "--envs-per-actor", 4, "--evaluate-every", 250_000)
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     learners = machine_of(cluster, run, "learner/0")
     actors = [machine_of(cluster, run, node) for node in ("actor/0", "actor/1")]
     nodes = [node for node in NODES if node != "learner/0"]

@@ -310,7 +310,7 @@ NODES = ("actor/0", "inference/0", "learner/0", "replay/0")
 
 def kill(run, node):
     """Kills a node of a run that learns, and waits until it has restarted and the run continues."""
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     run.wait_for_steps(3, "learner_steps")
     killed = run.pid_of(node)
     os.kill(killed, signal.SIGKILL)
