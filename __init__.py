@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from .launch.run import run
     from .launch.session import Session
     from .launch.trained.acting_policy import ActingPolicy
-    from .launch.trained.policy_loading import load_policy
-    from .launch.trained.saved_runs import evaluate, export
+    from .launch.trained.saved_runs import evaluate, export, load_policy
     from .studies.comparison.compared_runs import compare
     from .studies.datasets.dataset_info import dataset_info
     from .studies.datasets.dataset_video import dataset_video
@@ -69,7 +68,7 @@ _MODULES = {
     "estimate_value": ".studies.datasets.value_estimates",
     "evaluate": ".launch.trained.saved_runs",
     "export": ".launch.trained.saved_runs",
-    "load_policy": ".launch.trained.policy_loading",
+    "load_policy": ".launch.trained.saved_runs",
     "register_environment": ".environments.python_factory",
     "run": ".launch.run",
     "tune": ".studies.tuning.tune_function",

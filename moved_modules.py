@@ -50,7 +50,7 @@ launch.datasets studies.datasets
 launch.experiment launch.experiments.experiment
 launch.launchers.node_processes.preload launch.preload
 launch.launchers.supervision.node_thread launch.launchers.node_thread
-launch.loggers.run_loggers launch.nodes.coordination.run_loggers
+launch.loggers.run_loggers launch.nodes.coordination.coordinator
 launch.nodes.devices launch.processes.devices
 launch.nodes.episodes.training_pictures launch.pictures.training_pictures
 launch.nodes.recorded.episode_sender launch.nodes.episodes.episode_sender
@@ -65,8 +65,10 @@ launch.serving.places launch.nodes.inference.places
 launch.serving.served_policy launch.trained.served_policy
 launch.settings launch.experiments.settings
 launch.stop_signals launch.processes.stop_signals
+launch.trained.exported_policy launch.trained.export
+launch.trained.policy_loading launch.trained.saved_runs
 launch.trained.saved_policies launch.saved.saved_policies
-launch.trained.saved_spaces launch.saved.saved_spaces
+launch.trained.saved_spaces launch.saved.saved_policies
 launch.trained.trained_policy_sources launch.saved.trained_policy_sources
 launch.trained.video launch.nodes.evaluation.video
 launch.trained.video_files launch.pictures.video_files

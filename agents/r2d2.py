@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import Layout, Record, Sample
+from ..data import Layout, Nest, Record, Sample, Timestep
+from ..networks.actions.legal_actions import mask_illegal
 from ..networks.factory import check_network, q_network
 from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
@@ -17,7 +18,7 @@ from .agent import Agent, Mode
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.network_inputs import sequence_inputs
-from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_sequences, make_q_learner
+from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, check_sequences, make_q_learner
 from .learning.reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
@@ -25,9 +26,31 @@ from .losses.replicas import global_mean, largest_over_replicas, valid_mean
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .policies.action_checks import check_discrete
-from .policies.r2d2_policy import R2D2Policy
 from .settings.r2d2_settings import R2D2Settings
 from .watched import Gradient, Quantity, Returns
+
+
+class R2D2Extras(NamedTuple):
+    """Values that the behavior policy adds to the record."""
+
+    q: Any
+    """`[B, A]`, or `[B, K, M]` for several choices: values for the initial priorities, the lowest where masked."""
+    previous_reward: Any
+    """See `ActingNetwork.previous_reward`."""
+    return_deviation: Any = ()
+    """See `QPolicy.return_deviation`."""
+
+
+class R2D2Policy(QPolicy):
+    """Acts on stacked frames, the previous action and the previous reward, with a recurrent core."""
+
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self._acting.step(timestep, state)
+        legal = self._actions.legal(timestep.observation)
+        q = mask_illegal(outputs, legal)
+        action = self._actions.of_values(self.choose(q, slot, seed, legal))
+        extras = R2D2Extras(q, self._acting.previous_reward(timestep), self.return_deviation(slot))
+        return action, extras, self._acting.carry(state, action)
 
 
 @dataclasses.dataclass(frozen=True)

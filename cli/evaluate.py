@@ -1,12 +1,14 @@
 """`callboard evaluate`: plays with the policy of a run."""
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..agents.settings.exploration_settings import ExplorationSettings
@@ -19,7 +21,6 @@ from ..launch.run_directory.remote_storage import is_url
 from ..launch.run_directory.run_reference import RunReference
 from .command_parser import CommandParser
 from .experiment_options import split_options
-from .quiet_stdout import stdout_to_stderr
 from .run_arguments import add_run_arguments, chosen_run, named_weights, notify, read_run
 
 _EPISODE = "evaluator/episode/"
@@ -195,3 +196,19 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
         count = len(summary["video_returns"])
         what = "1 further episode with a return" if count == 1 else f"{count} further episodes with returns"
         print(printable(f"video: {summary['video']} ({what} of {shown}; --video-episodes sets how many)"))
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Sends to stderr what is printed meanwhile, by Python, by libraries in C and by processes that are started."""
+    printed, stdout = sys.stdout, os.dup(1)
+    printed.flush()
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        printed.flush()  # An environment may have kept it.
+        ctypes.CDLL(None).fflush(None)  # What C has printed is in its buffer, unless stdout is a terminal.
+        os.dup2(stdout, 1)
+        os.close(stdout)

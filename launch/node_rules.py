@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from .experiments.parts.checkpoints_part import CheckpointsPart
+from .experiments.parts.output_part import CheckpointsPart
 from .experiments.parts.placement_part import PlacementPart
 from .nodes.node import NodeRules
 

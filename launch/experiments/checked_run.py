@@ -12,14 +12,12 @@ from ...specs import EnvironmentSpec
 from ..run_directory.layout import RunDirectory
 from .experiment import Experiment
 from .parts.acting_part import ActingPart
-from .parts.checkpoints_part import CheckpointsPart
 from .parts.episodes_part import EpisodesPart
 from .parts.evaluation_part import EvaluationPart
 from .parts.limits_part import LimitsPart
-from .parts.output_part import OutputPart
+from .parts.output_part import CheckpointsPart, OutputPart, RecordingPart
 from .parts.placement_part import PlacementPart
 from .parts.policies_part import PoliciesPart
-from .parts.recording_part import RecordingPart
 from .parts.server_part import ServerPart
 from .parts.warm_start_part import WarmStartPart
 from .policy_plan import Layouts, PolicyPlan, make_plan

@@ -20,9 +20,7 @@ from ...settings.nested_settings import declared_fields, nested_values, values_o
 from ...settings.setting_arguments import argument_text, check_argument_names, convert_arguments
 from ...settings.setting_types import texts_of
 from .parts.acting_part import ActingPart
-from .parts.checkpoints_part import CheckpointsPart
-from .parts.output_part import OutputPart
-from .parts.recording_part import RecordingPart
+from .parts.output_part import CheckpointsPart, OutputPart, RecordingPart
 from .parts.server_part import ServerPart
 from .parts.warm_start_part import WarmStartPart
 from .policy_settings import made_policies, parse_policies

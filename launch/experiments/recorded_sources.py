@@ -12,7 +12,7 @@ from ...errors import CallboardError
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import texts_of
 from .experiment import Experiment
-from .parts.recording_part import RecordingPart
+from .parts.output_part import RecordingPart
 from .policy_plan import Layouts
 
 

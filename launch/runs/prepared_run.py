@@ -38,7 +38,7 @@ from ..program import make_program
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
-from ..saved.saved_spaces import check_same_spaces
+from ..saved.saved_policies import check_same_spaces
 from ..saved.trained_policy_sources import check_trained_policies
 from ..saved.warm_start import check_warm_start, with_absolute_sources
 

@@ -15,8 +15,7 @@ from ..experiments.policy_settings import Snapshots, TrainedPolicy
 from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evaluated_policies
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
-from ..saved.saved_policies import policy_file
-from ..saved.saved_spaces import check_same_spaces
+from ..saved.saved_policies import check_same_spaces, policy_file
 from ..saved.trained_policy_sources import read_trained, trained_agent
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
 from ...errors import CallboardError
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
-from .episode_graph import episode_frames
 
 _LEAST_SIDE = 256
 """Smaller pictures are enlarged."""
@@ -164,3 +163,44 @@ def _play(environment: BatchedEnvironment, recorded: RecordedEpisode, write: Cal
             timestep = environment.step(
                 tree.map_structure(lambda leaf, time=time: leaf[time][np.newaxis], recorded.action)
             )
+
+
+_MOST_ROWS = 10
+_WIDTH, _ROW_HEIGHT, _MARGIN, _NAMES = 640, 48, 6, 150
+_LINE, _NOW, _TEXT = (31, 119, 180), (214, 39, 40), (0, 0, 0)
+
+
+def episode_frames(episode: RecordedEpisode) -> Iterator[np.ndarray]:
+    """Yields a frame for each observation, uint8 `[H, W, 3]`.
+
+    It shows the first numbers of observations and actions, and the reward, over the whole episode, with a line at the
+    timestep.
+    """
+    from PIL import Image, ImageDraw
+
+    rows = [*_numbers("observation", episode.observation), *_numbers("action", episode.action)]
+    # A reward, as an action, follows the observation at which it is shown.
+    rows = [*rows[: _MOST_ROWS - 1], ("reward", episode.reward)]
+    picture = Image.new("RGB", (_WIDTH, _ROW_HEIGHT * len(rows)), "white")
+    draw = ImageDraw.Draw(picture)
+    times = np.linspace(_NAMES, _WIDTH - _MARGIN, episode.length + 1).tolist()
+    for index, (name, values) in enumerate(rows):
+        low, high = float(values.min()), float(values.max())
+        top, bottom = index * _ROW_HEIGHT + _MARGIN, (index + 1) * _ROW_HEIGHT - _MARGIN
+        heights = bottom - (values.astype(np.float64) - low) / ((high - low) or 1.0) * (bottom - top)
+        draw.text((_MARGIN, top), f"{name[:24]}\n{low:.4g} to {high:.4g}", _TEXT)
+        draw.line(list(zip(times, heights.tolist(), strict=False)), _LINE, 2)
+    for time in times:
+        frame = picture.copy()
+        ImageDraw.Draw(frame).line([(time, 0), (time, picture.height)], _NOW)
+        yield np.asarray(frame)
+
+
+def _numbers(role: str, nest: object) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the first numbers of arrays `[T, ...]`, each by its name, of all arrays as many as are shown."""
+    named = tree.flatten_with_path(nest)
+    for path, leaf in named:
+        flat = leaf.reshape(len(leaf), -1)
+        for column in range(min(flat.shape[1], max(1, (_MOST_ROWS - 3) // len(named)))):
+            place = [*map(str, path), str(column)] if flat.shape[1] > 1 else [*map(str, path)]
+            yield " ".join([role, "/".join(place)]).strip(), flat[:, column]

@@ -15,7 +15,7 @@ from ...environments.recorded import open_data
 from ...environments.recorded.importance_sampling import ValueEstimate, importance_sampling
 from ...environments.recorded.recorded_data import RecordedData
 from ...errors import CallboardError
-from ...launch.trained.policy_loading import read_saved_policy
+from ...launch.trained.saved_runs import read_saved_policy
 from ...settings.setting_types import UnitInterval, converted
 from ...specs import EnvironmentSpec
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation

@@ -15,8 +15,7 @@ from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 from callboard.agents.learning.gradient_step import divided
 from callboard.agents.learning.network_inputs import Carried, sequence_inputs
 from callboard.agents.policies.acting import CompiledPolicy, trace_layout
-from callboard.agents.policies.r2d2_policy import R2D2Extras
-from callboard.agents.r2d2 import R2D2
+from callboard.agents.r2d2 import R2D2, R2D2Extras
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError

@@ -1,9 +1,55 @@
-"""Time limits of nodes, their logs and ports, and where metrics go."""
+"""What a run writes: recorded episodes, checkpoints, logs and metrics; and time limits and ports of its nodes."""
 
 import dataclasses
 from typing import Literal
 
-from .quantities import Port, Seconds
+from .quantities import CheckpointCount, Gigabytes, Port, Seconds, StepCount
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordingPart:
+    """Recorded episodes: those that are learned from, and those that are written.
+
+    Attributes:
+      dataset: data sets of recorded episodes to learn from, see docs/guides/recorded_data.md: runs, paths, or names in
+        Minari's folder, each with its share such as `PATH:0.3`; a list or separated by commas.  With `actors` 0 alone,
+        and else beside what the actors play.
+      record_episodes: whether whole training episodes are written to `episodes/` in the run directory, as a Minari data
+        set; see docs/guides/recorded_data.md.
+      record_infos: names of infos of the environment that are recorded with the episodes, such as `success,distance`;
+        a list, or separated by commas.  `a.b` is the key `b` in a mapping `a`.
+      record_limit: gigabytes of the data set beyond which no more episodes are recorded.
+    """
+
+    dataset: str | tuple[str, ...] = ()
+    record_episodes: bool = False
+    record_infos: str | tuple[str, ...] = ()
+    record_limit: Gigabytes = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointsPart:
+    """Published weights and checkpoints.
+
+    Attributes:
+      publish_every_steps: learner steps between two versions of the weights that actors get; 1 for the newest whenever
+        an actor needs weights.  More send fewer weights over the network, and let actors act with older ones.
+      checkpoint_every: seconds between two checkpoints of the learner.
+      checkpoint_every_steps: learner steps between two checkpoints, instead of `checkpoint_every` seconds; None for
+        seconds.
+      keep_checkpoints: number of the newest checkpoints that are kept, besides those that a `Session` saves.  Of 1,
+        none is left if it is damaged.
+      checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
+        learn from new data (PPO).
+      replay_checkpoint_every: seconds between two checkpoints of replay; another one follows at the end of the run.
+    """
+
+    publish_every_steps: StepCount = 1
+    checkpoint_every: Seconds = 30.0
+    checkpoint_every_steps: StepCount | None = None
+    keep_checkpoints: CheckpointCount = 2
+    checkpoint_replay: bool = False
+    replay_checkpoint_every: Seconds = 300.0
 
 
 @dataclasses.dataclass(frozen=True)

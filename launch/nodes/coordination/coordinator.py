@@ -1,14 +1,18 @@
 """The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
 import contextlib
+import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ....deadlines import Clock, Deadline
 from ...experiments.checked_run import Run
 from ...experiments.settings import settings_by_name
+from ...loggers.logger_thread import LoggerThread
+from ...loggers.metric_logger import LoggedRun, logger_names, make_logger
+from ...loggers.prometheus_logger import PrometheusLogger
 from ...processes.listen_filter import refusal
 from ...processes.local_socket import served_at
 from ...result import result_of
@@ -24,7 +28,6 @@ from .node_overview import NodeOverview
 from .report_intake import ReportIntake
 from .run_hooks import RunHooks
 from .run_limits import RunLimits
-from .run_loggers import RunLoggers
 from .run_metrics import RunMetrics
 from .run_records import RunRecords
 from .run_status import RunStatus
@@ -198,3 +201,35 @@ class Coordinator(Node):
             self._control_file.save(self._control)
         except OSError as error:
             self.context.notify(f"could not write what has been changed in the run, until the next checkpoint: {error}")
+
+
+class RunLoggers:
+    """The loggers of a run, each in a thread of its own.
+
+    Args:
+      run: the run.
+      notify: receives lines for the user.
+    """
+
+    def __init__(self, run: Run, notify: Callable[[str], None]):
+        makers: dict[str, Callable[[], Any]] = {
+            name: functools.partial(make_logger, name) for name in logger_names(run.output.loggers)
+        }
+        if run.output.prometheus_port is not None:
+            makers["prometheus"] = functools.partial(
+                PrometheusLogger, run.output.prometheus_host, run.output.prometheus_port
+            )
+        logged = LoggedRun(run.directory.path, settings_by_name(run.experiment)) if makers else None
+        self._threads = [
+            LoggerThread(name, make, logged, notify) for name, make in makers.items() if logged is not None
+        ]
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Passes a row to all loggers; returns at once."""
+        for thread in self._threads:
+            thread.write(row)
+
+    def close(self) -> None:
+        """Ends all loggers, after the rows they have not sent yet."""
+        for thread in self._threads:
+            thread.close()

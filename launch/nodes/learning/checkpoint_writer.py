@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from ...experiments.parts.checkpoints_part import CheckpointsPart
+from ...experiments.parts.output_part import CheckpointsPart
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ..node import NodeContext, NodeHandle, Unreachable
 from ..reports.reporting import Reporter

@@ -15,7 +15,7 @@ from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.runs.prepared_run import prepared_run
-from callboard.launch.saved.saved_spaces import check_same_spaces
+from callboard.launch.saved.saved_policies import check_same_spaces
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 SPACES = "it was trained with observations float32(4,) and actions 2 choices, and these are float32(6,) and 3 choices"

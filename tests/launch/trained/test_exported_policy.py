@@ -6,7 +6,7 @@ from dm_env import specs
 
 from callboard.environments.batches.spec_files import format_spec
 from callboard.errors import CallboardError
-from callboard.launch.trained.exported_policy import is_export, read_export
+from callboard.launch.trained.export import is_export, read_export
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((2,), "float32"), specs.DiscreteArray(2))

@@ -17,7 +17,7 @@ from callboard.environments.masked_observations import masked
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.saved.saved_policies import policy_file, restored_policy
-from callboard.launch.trained.policy_loading import load_policy
+from callboard.launch.trained.saved_runs import load_policy
 
 MASKED = ("--env=callboard.environments.masked_observations:masked", "--agent.network.lstm-size=16")
 CASES = {
@@ -112,7 +112,7 @@ def test_weights_are_named_by_a_checkpoint_or_a_url(runs, monkeypatch):
     _, path = runs("impala")
     chosen = []
     monkeypatch.setattr(
-        "callboard.launch.trained.policy_loading.policy_file",
+        "callboard.launch.trained.saved_runs.policy_file",
         lambda directory, checkpoint: chosen.append(checkpoint) or policy_file(directory, checkpoint),
     )
     directory = path / "checkpoints" / "000000000005"

@@ -16,7 +16,7 @@ from callboard.errors import CallboardError
 from callboard.launch.nodes.inference.http_door import HttpDoor
 from callboard.launch.run_directory.run_reference import RunReference
 from callboard.launch.serving.server_address import ServerAddress
-from callboard.launch.trained.policy_loading import load_policy
+from callboard.launch.trained.saved_runs import load_policy
 from callboard.launch.trained.served_policy import ServedPolicy
 from callboard.policy_client import PolicyClient, ServerError
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from reading import read_batches
 
 from callboard.data import Sample
-from callboard.replay.reading.single_threaded_map import single_threaded_map
+from callboard.replay.reading.queue_dataset import single_threaded_map
 
 
 def test_gives_what_map_gives_also_nests_and_what_came_from_outside():

@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.launch.experiments.curriculum import Stage
-from callboard.launch.nodes.coordination.curriculum_progress import CurriculumProgress
+from callboard.launch.nodes.coordination.run_hooks import CurriculumProgress
 from callboard.launch.nodes.episodes.metric_windows import MetricWindows
 
 EASY, MEDIUM, HARD = {"size": 1}, {"size": 2}, {"size": 3}

@@ -3,7 +3,7 @@
 from callboard.agents.impala import Impala
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.experiment import Experiment
-from callboard.launch.nodes.coordination.run_loggers import RunLoggers
+from callboard.launch.nodes.coordination.coordinator import RunLoggers
 from callboard.launch.run_directory.layout import RunDirectory
 
 OWN = """
