@@ -8,6 +8,7 @@ import re
 import sys
 
 import pytest
+from code_size import code_size
 from parsed_modules import nodes_of, parsed
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -25,6 +26,9 @@ MOST_MODULES = 25
 TAKING_AN_EXPERIMENT = 25
 READING_AN_EXPERIMENT = 50
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
+LIBRARY_MODULES = 666
+LIBRARY_LINES = 79_500
+"""Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
 
@@ -213,6 +217,13 @@ def test_modules_are_short_and_well_named():
     for path in LIBRARY + BENCHMARKS:
         assert len(path.read_text().splitlines()) <= 500, path
         assert path.stem not in VAGUE, path
+
+
+def test_the_library_grows_only_on_purpose():
+    modules, lines, _ = code_size()
+    assert modules.total() == len(LIBRARY)
+    assert modules.total() <= LIBRARY_MODULES, "join modules that are one concept, or raise the number"
+    assert lines.total() <= LIBRARY_LINES, "remove what is not needed any more, or raise the number"
 
 
 def test_no_module_of_the_root_hides_one_of_the_standard_library():
