@@ -18,6 +18,7 @@ AGENTS = {
     "impala": "callboard.agents.impala:Impala",
     "iql": "callboard.agents.offline.iql:IQL",
     "ppo": "callboard.agents.ppo:Ppo",
+    "pqn": "callboard.agents.pqn:Pqn",
     "qmix": "callboard.agents.qmix:Qmix",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",

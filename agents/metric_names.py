@@ -20,7 +20,7 @@ class Metric(NamedTuple):
     """Whether it only serves to read `metrics.jsonl`: TensorBoard shows no curve of it."""
 
 
-_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn", "bc", "awr", "iql")
+_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "pqn", "apex", "r2d2", "qmix", "vdn", "bc", "awr", "iql")
 _ACTOR_CRITIC = ("sac", "drq", "cql", "td3", "td3_bc", "d4pg", "dmpo")
 _SOFT = ("sac", "drq", "cql")
 
@@ -84,14 +84,14 @@ LEARNER_METRICS = (
     Metric(
         "value",
         "mean value estimate (SAC: the lowest of all critics, or their mean; TD3: the first one, or the mean; "
-        "Ape-X, R2D2: of the best action; "
+        "PQN, Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
         agents=(*(agent for agent in _ONE_LOSS if agent != "bc"), *_ACTOR_CRITIC),
     ),
     Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc", "awr", "iql")),
     Metric("conservative_gap", "how far the values of all actions lie above the recorded ones", agents=("cql",)),
     Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg", "dmpo")),
-    Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2", "qmix", "vdn")),
+    Metric("td_error", "mean absolute TD error", agents=("pqn", "apex", "r2d2", "qmix", "vdn")),
     Metric(
         "importance_weight",
         "mean importance weight (IMPALA, APPO: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
@@ -101,7 +101,7 @@ LEARNER_METRICS = (
         "valid_fraction",
         "valid transitions of the batch",
         "fraction",
-        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn", "bc", "awr"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "pqn", "r2d2", "qmix", "vdn", "bc", "awr"),
     ),
     Metric(
         "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")
@@ -110,8 +110,10 @@ LEARNER_METRICS = (
         "clip_fraction", "transitions whose probability ratio is beyond the clipping range", "fraction", ("appo", "ppo")
     ),
     Metric("clip_range", "clipping range of the probability ratio", agents=("ppo",)),
-    Metric("learning_rate", "learning rate of the step, with its decay or schedule", agents=("ppo",)),
-    Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
+    Metric("learning_rate", "learning rate of the step, with its decay or schedule", agents=("ppo", "pqn")),
+    Metric(
+        "epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo", "pqn")
+    ),
     Metric(
         "gradient_staleness",
         "learner steps between the weights that a gradient was computed with and those that it is applied to",
@@ -121,7 +123,7 @@ LEARNER_METRICS = (
     Metric(
         "dropped_rollouts",
         "parts of rollouts dropped since the last step because their weights were too old",
-        agents=("a2c", "ppo"),
+        agents=("a2c", "ppo", "pqn"),
     ),
 )
 
@@ -146,6 +148,8 @@ SCHEDULE_METRICS = (
         "how far importance weights correct the bias of sampling by priority",
         agents=("apex", "r2d2"),
     ),
-    Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2", "qmix", "vdn")),
+    Metric(
+        "scheduled_epsilon", "exploration rate of the first environment", agents=("pqn", "apex", "r2d2", "qmix", "vdn")
+    ),
 )
 """Settings that are schedules, at the newest learner step; a run has those that it is configured with."""

@@ -14,9 +14,9 @@ from ..networks.heads.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
-from .learning.decaying_rate import DecayingRate, left_of_run
+from .learning.decaying_rate import left_of_run, rate_by_step
 from .learning.gradient_step import LossOutput
-from .learning.on_policy import check_sizes
+from .learning.on_policy import check_minibatches, check_sizes
 from .learning.optimizers import make_split_optimizer
 from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
@@ -26,7 +26,7 @@ from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .ppo_learner import PpoLearner
-from .ppo_rollout import Rollout, make_rollout
+from .ppo_rollout import Rollout, make_rollout, observation_values
 from .settings.ppo_settings import PpoSettings
 from .watched import Gradient, Quantity, Returns
 
@@ -52,17 +52,7 @@ class Ppo(PpoSettings, Agent):
         self.make_replay(layout).check()
         core = self.network.core
         # Of a core of the user's own this is known once it is made.
-        self._check_minibatches(layout, has_memory=core != "none" and ":" not in core)
-
-    def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:
-        share, what = self.batch_size // layout.replicas, "sequences"
-        if not has_memory:
-            share, what = share * self.unroll_length, "transitions"
-        if share % self.minibatches:
-            raise CallboardError(
-                f"the {share} {what} of a learner device cannot be divided into {self.minibatches} minibatches: set "
-                f"agent.minibatches to {_nearest_divisor(share, self.minibatches)}"
-            )
+        check_minibatches(self, layout, has_memory=core != "none" and ":" not in core)
 
     def for_agents(self, count: int) -> "Ppo":
         return dataclasses.replace(self, batch_size=self.batch_size * count)
@@ -99,23 +89,19 @@ class Ppo(PpoSettings, Agent):
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
-        self._check_minibatches(layout, networks.has_memory)
+        check_minibatches(self, layout, networks.has_memory)
         iterations = max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
-        rate = self.optimizer.learning_rate
-        decays = self.optimizer.learning_rate_decay
-        rate_of: Any = lambda step: rate * 1.0  # noqa: E731
-        if decays is not False:
-            rate_of = DecayingRate(rate, iterations, left_of_run(decays))
         return PpoLearner(
-            networks,
+            networks.network,
             functools.partial(self.loss, networks),
+            functools.partial(observation_values, networks),
             functools.partial(self.rollout, networks),
             make_split_optimizer(
                 self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
             ),
             strategy,
-            learning_rate=rate_of,
-            clip_range=functools.partial(self._clip_range, iterations),
+            learning_rate=rate_by_step(self.optimizer, iterations),
+            numbers=lambda step: {"clip_range": self._clip_range(iterations, step)},
             elements=self.batch_size // layout.replicas // self.make_replay(layout).element_size,
             epochs=self.epochs,
             minibatches=self.minibatches,
@@ -147,13 +133,13 @@ class Ppo(PpoSettings, Agent):
     def _learning_reward(self, reward: Any) -> Any:
         return learning_reward(tf.convert_to_tensor(reward), self.reward_scale, self.reward_clip)
 
-    def loss(self, networks: PpoNetworks, rollout: Rollout, clip: tf.Tensor) -> LossOutput:
+    def loss(self, networks: PpoNetworks, rollout: Rollout, clip_range: tf.Tensor) -> LossOutput:
         """Returns a replica's share of a minibatch's loss (equation (9)) and metrics.
 
         Args:
           networks: the networks to train.
           rollout: a replica's share of the minibatch.
-          clip: ε of the probability ratio, a scalar.
+          clip_range: ε of the probability ratio, a scalar.
         """
         network = networks.network
         outputs, _ = network.unroll(rollout.inputs, rollout.state, rollout.first, training=True)
@@ -161,11 +147,11 @@ class Ppo(PpoSettings, Agent):
         log_prob_t, entropy_t = networks.actions.evaluate(outputs, rollout.inputs.observation, rollout.action)
         log_ratio_t = log_ratio(log_prob_t, rollout.log_prob, valid_t)
         mean = global_mean(self.unroll_length * self.batch_size / self.minibatches, dtype)
-        policy_loss_t = clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip)
+        policy_loss_t = clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip_range)
         value_scale = return_scale(network, rollout.inputs.observation)
         value, target = outputs.value / value_scale, rollout.target / value_scale
         if self.clip_value:
-            value_loss_t = clipped_value_loss(value, rollout.value / value_scale, target, valid_t, clip)
+            value_loss_t = clipped_value_loss(value, rollout.value / value_scale, target, valid_t, clip_range)
         else:
             value_loss_t = value_loss(value, target, valid_t)
         loss = mean(policy_loss_t) + self.value_cost * mean(value_loss_t)
@@ -177,12 +163,8 @@ class Ppo(PpoSettings, Agent):
             "value_loss": shown(value_loss_t),
             "entropy": shown(entropy_t),
             "approximate_kl": shown(approximate_kl(log_ratio_t)),
-            "clip_fraction": shown(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
+            "clip_fraction": shown(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip_range, dtype)),
             "value": shown(outputs.value),
             "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics)
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    return min((n for n in range(1, number + 1) if number % n == 0), key=lambda n: (abs(n - wanted), n))

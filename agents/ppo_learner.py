@@ -1,34 +1,35 @@
-"""PPO's learner: each step is an iteration of several epochs over the minibatches of one batch."""
+"""The learner of PPO and PQN: each step is an iteration of several epochs over the minibatches of one batch."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from ..data import Sample, Update
+from ..networks.network import Network
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
 from .learning.decaying_rate import DecayingRate
 from .learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
 from .learning.on_policy import FreshBatches
-from .policies.ppo_policy import PpoNetworks
-from .ppo_rollout import Rollout, observation_values, select_minibatch
+from .ppo_rollout import select_minibatch
 
 
 class PpoLearner(tf.Module):
-    """A learner whose step is a whole iteration: advantages of a batch, then epochs of minibatches (algorithm 1).
+    """A learner whose step is a whole iteration: targets of a batch, then epochs of minibatches (PPO, algorithm 1).
 
     Data older than `max_policy_lag` is dropped, see `FreshBatches`.
 
     Args:
-      networks: the networks to train.
-      loss: takes a replica's share of a minibatch and the `clip` of the iteration, a scalar.
+      network: the network to train.
+      loss: takes a replica's share of a minibatch, and the iteration's `numbers` as scalars by name.
+      make_values: returns the values `[T + 1, B]` of an element's observations, before the iteration.
       make_rollout: takes a replica's share of a batch, in elements, and the values of each element.
       optimizer: applies the gradients.
       strategy: the strategy in whose scope networks and optimizer were created.
       learning_rate: returns the learning rate of an iteration, by the number of iterations made before it.
-      clip_range: returns ε of the probability ratio, likewise.
+      numbers: returns other numbers of an iteration by name, likewise, which are metrics too.
       elements: number of dataset elements per replica that make up a batch.
       epochs: passes over the batch per iteration.
       minibatches: number of them in an epoch.
@@ -41,13 +42,14 @@ class PpoLearner(tf.Module):
 
     def __init__(
         self,
-        networks: PpoNetworks,
-        loss: Callable[[Rollout, tf.Tensor], LossOutput],
-        make_rollout: Callable[[Sequence[Sample], Sequence[tf.Tensor]], Rollout],
+        network: Network,
+        loss: Callable[..., LossOutput],
+        make_values: Callable[[Sample], tf.Tensor],
+        make_rollout: Callable[[Sequence[Sample], Sequence[tf.Tensor]], Any],
         optimizer: tf.keras.optimizers.Optimizer,
         strategy: tf.distribute.Strategy,
         learning_rate: Callable[[int], Any],
-        clip_range: Callable[[int], Any],
+        numbers: Callable[[int], Mapping[str, Any]],
         elements: int,
         epochs: int,
         minibatches: int,
@@ -62,19 +64,19 @@ class PpoLearner(tf.Module):
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._strategy = strategy
         self._learning_rate = learning_rate
-        self._clip_range = clip_range
+        self._numbers = numbers
         self._epochs = epochs
         self._gradient_steps = minibatches // accumulate
         self._batches = FreshBatches(strategy, elements, max_policy_lag)
         self._target_kl = target_kl
         self._seed = seed
-        objective = Objective("loss", networks.network.trainable_variables, optimizer, max_gradient_norm)
+        objective = Objective("loss", network.trainable_variables, optimizer, max_gradient_norm)
         self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
 
         def minibatch_loss(
-            rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor, microbatch: int = 0
+            rollout: Any, number: tf.Tensor, seed: tf.Tensor, numbers: Mapping[str, tf.Tensor], microbatch: int = 0
         ) -> LossOutput:
-            return loss(select_minibatch(rollout, minibatches, number * accumulate + microbatch, seed), clip)
+            return loss(select_minibatch(rollout, minibatches, number * accumulate + microbatch, seed), **numbers)
 
         def in_replicas(function: Any) -> Any:
             # An object of its own: TensorFlow takes the first traces of all functions with one code for retracing.
@@ -82,9 +84,9 @@ class PpoLearner(tf.Module):
 
         self._update = CompiledOnFirstCall(lambda *arguments: gradient_step.undivided(minibatch_loss, *arguments))
         self._means = CompiledOnFirstCall(lambda *each: divided(combined_metrics(each)))
-        self._values = in_replicas(lambda sample: observation_values(networks, sample))
+        self._values = in_replicas(make_values)
         self._rollout = in_replicas(make_rollout)
-        normalizer = networks.network.normalizer
+        normalizer = network.normalizer
         self._normalizer_update = None if normalizer is None else in_replicas(normalizer.update)
 
     def step(self, iterator: Iterator[Any]) -> Update:
@@ -92,11 +94,12 @@ class PpoLearner(tf.Module):
         step = int(self.steps.numpy())
         batch = self._batches.take(iterator, step)
         rollout = self._rollout(batch.elements, [self._values(sample) for sample in batch.elements])
-        rates = {"learning_rate": self._learning_rate(step), "clip_range": self._clip_range(step)}
-        self.optimizer.learning_rate = rates["learning_rate"]
+        rate, numbers = self._learning_rate(step), self._numbers(step)
+        self.optimizer.learning_rate = rate
+        of_loss = {name: tf.constant(number) for name, number in numbers.items()}
         for epoch in range(self._epochs):
             seed = tf.constant([self._seed, step * self._epochs + epoch], tf.int64)
-            metrics = self._epoch(rollout, seed, tf.constant(rates["clip_range"]), iterator)
+            metrics = self._epoch(rollout, seed, of_loss, iterator)
             # The KL divergence is summed over all replicas, so all make the same decision.
             if self._target_kl is not None and float(metrics["approximate_kl"]) > self._target_kl:
                 break
@@ -105,7 +108,7 @@ class PpoLearner(tf.Module):
             self._normalizer_update(rollout.inputs.observation)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
-        metrics = {**metrics, **rates, **taken}
+        metrics = {**metrics, "learning_rate": rate, **numbers, **taken}
         return Update(metrics, finite=self._gradient_step.finite)
 
     def continue_decay(self) -> bool:
@@ -114,12 +117,14 @@ class PpoLearner(tf.Module):
         rate = self._learning_rate
         return isinstance(rate, DecayingRate) and rate.continue_from(int(self.steps.numpy()), last)
 
-    def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:
+    def _epoch(
+        self, rollout: Any, seed: tf.Tensor, numbers: Mapping[str, tf.Tensor], iterator: Iterator[Any]
+    ) -> dict[str, Any]:
         """Makes a gradient step on each minibatch, and returns their metrics as those of one batch."""
         each = []
         for number in range(self._gradient_steps):
             raise_if_stopped(iterator)
-            metrics, _ = self._update(rollout, tf.constant(number), seed, clip)
+            metrics, _ = self._update(rollout, tf.constant(number), seed, numbers)
             each.append(metrics)
         return self._means(*each)
 

@@ -1,7 +1,7 @@
 """PPO's data of an iteration: a rollout with advantages and targets, and its minibatches."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tree
@@ -100,8 +100,11 @@ def make_rollout(
         target=estimates.targets,
         state=core,
     )
-    if networks.has_memory:
-        return rollout
+    return rollout if networks.has_memory else single_transitions(rollout)
+
+
+def single_transitions(rollout: Any) -> Any:
+    """Returns a rollout with sequences of one transition, for a network without memory: leaves `[1, T B, ...]`."""
 
     def as_sequences(leaf: tf.Tensor) -> tf.Tensor:
         return tf.reshape(leaf, (1, leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]))
@@ -109,11 +112,11 @@ def make_rollout(
     return tree.map_structure(as_sequences, rollout)
 
 
-def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed: tf.Tensor) -> Rollout:
+def select_minibatch(rollout: Any, minibatches: int, number: tf.Tensor, seed: tf.Tensor) -> Any:
     """Returns one of the equal minibatches into which an epoch divides a rollout's sequences.
 
     Args:
-      rollout: a replica's share.
+      rollout: a replica's share, a named tuple with `valid` and `state`, such as `Rollout`.
       minibatches: number of them.
       number: int32 scalar, index of the minibatch in its epoch.
       seed: int64 `[2]`, seed of the epoch's order of sequences.

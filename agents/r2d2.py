@@ -49,8 +49,11 @@ class R2D2Policy(QPolicy):
         legal = self._actions.legal(timestep.observation)
         q = mask_illegal(outputs, legal)
         action = self._actions.of_values(self.choose(q, slot, seed, legal))
-        extras = R2D2Extras(q, self._acting.previous_reward(timestep), self.return_deviation(slot))
-        return action, extras, self._acting.carry(state, action)
+        return action, self.extras(q, self._acting.previous_reward(timestep), slot), self._acting.carry(state, action)
+
+    def extras(self, q: tf.Tensor, previous_reward: Any, slot: tf.Tensor) -> Any:
+        """Returns the values to be recorded, for action values `[B, A]` or `[B, K, M]`."""
+        return R2D2Extras(q, previous_reward, self.return_deviation(slot))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from .settings.dmpo_settings import DMPOSettings
 from .settings.drq_settings import DrQSettings
 from .settings.impala_settings import ImpalaSettings
 from .settings.ppo_settings import PpoSettings
+from .settings.pqn_settings import PqnSettings
 from .settings.qmix_settings import QmixSettings, VdnSettings
 from .settings.r2d2_settings import R2D2Settings
 from .settings.sac_settings import SacSettings
@@ -42,6 +43,7 @@ _SETTINGS: Mapping[str, type] = {
     "impala": ImpalaSettings,
     "iql": IQLSettings,
     "ppo": PpoSettings,
+    "pqn": PqnSettings,
     "qmix": QmixSettings,
     "r2d2": R2D2Settings,
     "sac": SacSettings,

@@ -59,6 +59,33 @@ AGENT_CASES = (
         reads_queue=True,
     ),
     AgentCase(
+        "pqn",
+        "pqn-cartpole",
+        goal=400,
+        default_tasks=(CARTPOLE,),
+        short=dict(unroll_length=5, epochs=2),
+        changed_replay={},
+        small_updates={
+            "pqn": SmallUpdate(
+                {
+                    **SMALL,
+                    **CLIPPED,
+                    **RAW,
+                    "unroll_length": 5,
+                    "epochs": 1,
+                    "minibatches": 1,
+                    "optimizer.learning_rate": 1.0,
+                    "network.core": "lstm",
+                    "network.lstm_size": 3,
+                },
+                transitions=5,
+            ),
+        },
+        evaluate_every=60_000,
+        reads_queue=True,
+        updates_per_call=False,
+    ),
+    AgentCase(
         "apex",
         "apex-cartpole",
         goal=150,

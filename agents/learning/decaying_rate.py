@@ -1,10 +1,12 @@
 """A learning rate that decays over a run, and continues where it was if the run is resumed with more steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from ..agent import Learner
+from ..settings.optimizer_settings import OptimizerSettings
 from .split_optimizer import ScaledRate, SplitOptimizer
 
 _SHARE = 0.1
@@ -87,3 +89,14 @@ def continue_decay(optimizer: Any) -> bool:
 def left_of_run(decays: Any) -> Any:
     """Returns the part of the run that is left, where `LiveSettings` has put it in the place of a flag; else None."""
     return None if isinstance(decays, bool) else decays
+
+
+def rate_by_step(optimizer: OptimizerSettings, steps: int) -> Callable[[int], Any]:
+    """Returns the learning rate by the number of learner steps made before, which decays if the settings say so.
+
+    Args:
+      optimizer: settings of the optimizer.
+      steps: learner steps of the run.
+    """
+    rate, decays = optimizer.learning_rate, optimizer.learning_rate_decay
+    return DecayingRate(rate, steps, left_of_run(decays)) if decays is not False else lambda step: rate * 1.0

@@ -53,6 +53,31 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate:
         )
 
 
+def check_minibatches(agent: Any, layout: Layout, has_memory: bool) -> None:
+    """Checks that the data of an iteration can be divided into minibatches.
+
+    Args:
+      agent: has `batch_size`, `unroll_length` and `minibatches`.
+      layout: the layout.
+      has_memory: whether the network needs whole sequences.
+
+    Raises:
+      CallboardError: the data cannot be divided.
+    """
+    share, what = agent.batch_size // layout.replicas, "sequences"
+    if not has_memory:
+        share, what = share * agent.unroll_length, "transitions"
+    if share % agent.minibatches:
+        raise CallboardError(
+            f"the {share} {what} of a learner device cannot be divided into {agent.minibatches} minibatches: set "
+            f"agent.minibatches to {_nearest_divisor(share, agent.minibatches)}"
+        )
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min((n for n in range(1, number + 1) if number % n == 0), key=lambda n: (abs(n - wanted), n))
+
+
 class FreshBatch(NamedTuple):
     """A batch of data that is new enough."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 
 from ...data import Layout, Nest
@@ -57,7 +58,16 @@ class QActions:
 
 
 class QNetworks(tf.Module):
-    """The online network, which is trained and acts, and the target network, which evaluates its targets."""
+    """The online network, which is trained and acts, and the target network, which evaluates its targets.
+
+    Args:
+      make_network: makes each of them.
+      layout: the run's layout.
+      epsilon: exploration rate of the first environment.
+      returns: see the attribute.
+      value_range: see the attribute.
+      has_target: whether there is a target network; otherwise it is the online network.
+    """
 
     def __init__(
         self,
@@ -66,10 +76,11 @@ class QNetworks(tf.Module):
         epsilon: float | Schedule,
         returns: RewardNormalizer | None = None,
         value_range: ValueRange | None = None,
+        has_target: bool = True,
     ):
         super().__init__()
         self.online = make_network()
-        self.target = make_network()
+        self.target = make_network() if has_target else self.online
         if getattr(self.online, "normalizer", None) is not None:
             # Otherwise it would normalize by statistics that are as old as its weights, and at first by none.
             self.target.normalizer = self.online.normalizer
@@ -84,6 +95,11 @@ class QNetworks(tf.Module):
         """Statistics of discounted returns; None if rewards are not normalized."""
         self.value_range = value_range
         """Range of categorical distributions of values; None for values of other kinds."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the network carries a state from one observation to the next."""
+        return bool(tree.flatten(self.online.state_spec))
 
     def masked(self, q: Any, observation: Nest) -> tf.Tensor:
         """Returns action values, the lowest where the masks of observations forbid actions."""
