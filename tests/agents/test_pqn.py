@@ -70,7 +70,7 @@ def test_returns_and_loss_are_those_of_a_loop(core):
 
     q, _ = networks.online.unroll(rollout.inputs, rollout.state, rollout.first)
     q, action = q.numpy().reshape(*valid.shape, 3), np.asarray(sample.record.action)
-    errors = [expected[index] - q[(*index, action[index])] for index in zip(*valid.nonzero(), strict=True)]
+    errors = [expected[t, b] - q[t, b, action[t, b]] for t, b in zip(*valid.nonzero(), strict=True)]
     output = agent_of(minibatches=1, **{"network.core": core}).loss(networks, rollout)
     np.testing.assert_allclose(output.loss, np.square(errors).sum() / 2 / valid.size, rtol=1e-5)
     metrics = divided(output.metrics)
