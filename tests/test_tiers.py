@@ -114,7 +114,7 @@ def run_tests(tmp_path):
     (tmp_path / "pytest.ini").write_text(settings)
 
     def run(*options):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
