@@ -10,7 +10,7 @@ from ..settings.setting_types import LayerSize, NonNegativeInt, PositiveInt
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CriticSettings:
-    """Settings of the critics, which are computed together, in one matrix product for a layer of all.
+    """Settings of the critics.  Those of an ensemble are computed together, in one matrix product for a layer of all.
 
     Attributes:
       number: critics.

@@ -1,6 +1,5 @@
 """Networks for SAC: a squashed Gaussian policy, critics and target critics."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,8 @@ from ... import specs
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
 from ..critic_settings import CriticSettings
-from ..heads.parallel_heads import ParallelHeads, SeparateHeads
+from ..heads.heads import MLPHead
+from ..heads.parallel_heads import ParallelHeads
 from ..network import Network
 from ..normalization import RunningNormalizer
 from ..target_update import copy_weights
@@ -46,18 +46,29 @@ class CriticHeads(tf.Module):
     ):
         super().__init__(name)
         self._torso = torso
-        self._heads: ParallelHeads | SeparateHeads
-        if make_head is not None:
-            self._heads = SeparateHeads(critics.number, functools.partial(make_head, outputs))
-            return
         sizes = hidden_sizes if critics.hidden_sizes is None else critics.hidden_sizes
-        layers = (sizes, activation, layer_norm or critics.layer_norm, critics.dropout)
-        self._heads = ParallelHeads(critics.number, outputs, *layers)
+        normalization = layer_norm or critics.layer_norm
+        self._critics: list[Any] = []
+        self._parallel: ParallelHeads | None = None
+        if make_head is None and (critics.number > 2 or critics.dropout or isinstance(normalization, str)):
+            self._parallel = ParallelHeads(critics.number, outputs, sizes, activation, normalization, critics.dropout)
+        else:
+            # Two MLPs as fast one by one, and checkpoints of earlier versions have them so.
+            make = make_head or MLPHead
+            self._critics = [make(outputs, sizes, activation, layer_norm=normalization) for _ in range(critics.number)]
+
+    def _heads(self, features: tf.Tensor) -> tf.Tensor:
+        """Maps features `[N, F]` to the outputs of all critics, `[K, N, outputs]`."""
+        if self._parallel is not None:
+            return self._parallel(features)
+        return tf.stack([critic(features) for critic in self._critics])
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains, without those of torso layers that the user has frozen."""
-        return (*self._torso.trainable_variables, *self._heads.trainable_variables)
+        heads = self._critics if self._parallel is None else [self._parallel]
+        of_heads = [variable for head in heads for variable in head.trainable_variables]
+        return (*self._torso.trainable_variables, *of_heads)
 
 
 class Critics(CriticHeads):

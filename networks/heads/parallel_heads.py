@@ -1,6 +1,6 @@
 """The MLPs of several critics on the same features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -43,26 +43,3 @@ class ParallelHeads(tf.Module):
         for layer in self._layers:
             features = layer(features)
         return features
-
-
-class SeparateHeads(tf.Module):
-    """Modules of the user's own, computed one after the other.
-
-    Args:
-      number: K, how many `make` makes.
-      make: makes a module that maps features `[N, F]` to `[N, outputs]`.
-      name: name of the module.
-    """
-
-    def __init__(self, number: int, make: Callable[[], Any], name: str | None = None):
-        super().__init__(name)
-        self._heads = [make() for _ in range(number)]
-
-    def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Maps features `[N, F]` to `[K, N, outputs]`."""
-        return tf.stack([head(features) for head in self._heads])
-
-    @property
-    def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the learner trains, without those of layers that the user has frozen."""
-        return tuple(variable for head in self._heads for variable in head.trainable_variables)
