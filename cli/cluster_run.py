@@ -24,8 +24,7 @@ from ..settings.nested_settings import declared_fields
 from ..settings.own_files import own_files
 from .command_parser import CommandParser, field_values
 from .experiment_options import define_experiment, parse_arguments, redefine_experiment, split_options
-from .launcher_options import parse_launcher
-from .train import options_of_each_run, train_parser
+from .train import options_of_each_run, parse_launcher, train_parser
 
 _RUN_HELP = """\
 Trains on all hosts of a cluster file, from one of them or from another machine: connects to the others with ssh, sends

@@ -125,7 +125,8 @@ def on_a_device_beside_another():
 
         def in_replica(x, total=total):
             read = total.read_value()
-            total.assign_add(x)
+            # Of each replica a value of its own.
+            total.assign_add(x * 1.0)
             return read * x
 
         def function(x, strategy=strategy, in_replica=in_replica):

@@ -2,7 +2,7 @@
 
 import re
 
-import faulty_environments as faulty
+import scripted_faults as faulty
 import numpy as np
 import pytest
 
@@ -60,8 +60,8 @@ ADAPTERS = {
     "RLlib agents": lambda: agents(faulty.Rllib),
     "dm_env agents": lambda: agents(faulty.DmAgents),
     "own agents": lambda: agents(OwnAgents),
-    "single in a worker": lambda: single("faulty_environments:Single", SAME),
-    "agents in a worker": lambda: agents("faulty_environments:Parallel", SAME),
+    "single in a worker": lambda: single("scripted_faults:Single", SAME),
+    "agents in a worker": lambda: agents("scripted_faults:Parallel", SAME),
 }
 
 

@@ -1,7 +1,7 @@
 """What environments with several agents give is checked by agent, whatever their interface is."""
 
 import dm_env
-import faulty_environments as faulty
+import scripted_faults as faulty
 import numpy as np
 import pytest
 from dm_env import specs
