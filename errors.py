@@ -143,13 +143,18 @@ def unknown_setting(
 def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
     """Returns a hint such as `did you mean 'agent.discount'?` for a setting that does not exist, or None.
 
-    It suggests what other libraries call so, else the setting with the same last part, else with the same words, else
+    It suggests a similar name in the same group, such as `agent.critics`, else what other libraries call so, else the setting with the same last part, else with the same words, else
     the one with the most similar name, unless what other libraries call so is a setting of other agents.
 
     Args:
       key: the flat name.
       known: what to suggest, by flat name.
     """
+    group = f"{key.rpartition('.')[0]}."
+    in_group = {name.removeprefix(group): text for name, text in known.items() if name.startswith(group)}
+    meant = nearest(_last_part(key), in_group) if group.count(".") > 1 else None
+    if meant is not None:
+        return did_you_mean(in_group[meant])
     foreign = foreign_names.hint("setting", key, known)
     if foreign is not None:
         return foreign

@@ -1,4 +1,4 @@
-"""The command that installs a package where Callboard runs."""
+"""The command that installs a package where Callboard runs, and where its own commands are."""
 
 import importlib.util
 import os
@@ -25,6 +25,16 @@ def install_command(*requirements: str) -> str:
     if pip is not None and os.path.dirname(pip) == folder:
         return f"pip install {packages}"
     return f"{_shown(sys.executable)} -m pip install {packages}"
+
+
+def python_path() -> str:
+    """Returns the path of this interpreter."""
+    return sys.executable
+
+
+def command_path() -> str:
+    """Returns the path of the command `callboard` of this installation."""
+    return os.path.join(os.path.dirname(sys.executable), "callboard")
 
 
 def _shown(path: str) -> str:

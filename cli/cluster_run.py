@@ -8,14 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import CallboardError
+from ..errors import CallboardError, printable, printable_lines
 from ..files.atomic_files import write_file
+from ..install_commands import command_path
 from ..launch.experiments.option_parsing import option_texts
 from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import Settings, read_recipes
 from ..launch.experiments.yaml_files import format_yaml
 from ..launch.launchers.hosts.cluster_file import read_cluster
-from ..launch.launchers.hosts.cluster_run import default_command, host_here, run_cluster
+from ..launch.launchers.hosts.cluster_run import host_here, run_cluster
 from ..launch.launchers.hosts.remote_part import MODULES, Part
 from ..launch.launchers.hosts.slurm_script import SlurmJob, slurm_script
 from ..launch.launchers.launcher import Launcher
@@ -97,7 +98,11 @@ def run_on_hosts(arguments: Sequence[str]) -> int:
         )
         for name in cluster.used_hosts
     }
-    return run_cluster(cluster, here, parts, known.callboard or default_command(), lambda line: print(line, flush=True))
+
+    def show(line: str) -> None:
+        print(printable_lines(line), flush=True)
+
+    return run_cluster(cluster, here, parts, known.callboard or command_path(), show)
 
 
 def write_sbatch(arguments: Sequence[str]) -> int:
@@ -114,12 +119,12 @@ def write_sbatch(arguments: Sequence[str]) -> int:
     job = SlurmJob(**field_values(known, fields))
     words = split_options(rest[1:] if rest[0] == "train" else rest, ("run_dir",))[1]
     directory = "$SLURM_SUBMIT_DIR/runs/slurm" if run_dir is None else shlex.quote(os.path.abspath(run_dir))
-    script = slurm_script(job, words, directory, shlex.quote(default_command()))
+    script = slurm_script(job, words, directory, shlex.quote(command_path()))
     if known.output is None:
         print(script, end="")
     else:
         write_file(known.output, script)
-        print(f"wrote {known.output}: submit it with sbatch {known.output}", file=sys.stderr)
+        print(printable(f"wrote {known.output}: submit it with sbatch {known.output}"), file=sys.stderr)
     return 0
 
 

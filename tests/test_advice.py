@@ -45,10 +45,12 @@ MODULE = re.compile(
     r"(?<![\w/.])((?:agents|cli|files|launch|networks|replay|environments|settings|studies)/[\w/]+\.py)"
 )
 WORDS = {"or", "and", "out", "of", "if", "with", "is", "are", "for", "on", "must", "needs", "in", "takes", "shows"}
-WORDS |= {"change", "changes", "sets", "removes", "at", "the"}
+WORDS |= {"such", "change", "changes", "sets", "removes", "at", "the"}
 """Words of a sentence after an option, which are not its value."""
-OF_OTHERS = {"native", "pid", "head", "python", "version"}
-"""Options of `py-spy`, `ray` and `uv`, and one of the command without a subcommand."""
+OF_OTHERS = {"native", "pid", "head", "python", "version", "working-dir", "exclude", "rsync-path"}
+OF_OTHERS |= {"xla_gpu_cuda_data_dir", "job-name", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"}
+OF_OTHERS |= {"time", "signal", "kill-on-bad-exit"}
+"""Options of `py-spy`, `ray`, `uv`, `rsync`, `sbatch` and XLA, and one of the command without a subcommand."""
 NO_SETTINGS = {"option_prefix"}
 """What a message calls by a name with underscores, besides settings: a field of a launcher's class."""
 
@@ -95,8 +97,9 @@ def help_of(command):
     out = io.StringIO()
     arguments = ["ppo", "--help"] if command in ("train", "graph") else ["--help"]
     module = importlib.import_module(f"callboard.cli.{command}")
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        module.main(arguments)
+    for before in ([], ["check"], ["run"], ["sbatch"]) if command == "cluster" else ([],):
+        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            module.main([*before, *arguments])
     return out.getvalue()
 
 
@@ -105,6 +108,8 @@ def has_option(command, option):
     commands = _SUBCOMMANDS if command is None else [command]
     if any(re.search(rf"--{re.escape(option)}\b(?![\w-])", help_of(name)) for name in commands):
         return True
+    if command == "cluster":
+        return has_option("train", option)
     takes_settings = command is None or command in ("train", "graph", "study", "tune")
     key = option.replace("-", "_").removeprefix("no_")
     return takes_settings and any(key == name or key.startswith(f"{name}.") for name in settings())
@@ -190,7 +195,8 @@ def test_settings_that_messages_name_exist_and_take_the_value():
         if name in NO_SETTINGS:
             continue
         tried += 1
-        if name not in settings() and name not in last_parts:
+        is_group = any(known.startswith(f"{name}.") for known in settings())
+        if not is_group and name not in settings() and name not in last_parts:
             wrong.append(f"{place}: {name}")
         elif value and value not in WORDS and name in settings():
             with contextlib.suppress(CallboardError):

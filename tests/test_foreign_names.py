@@ -141,7 +141,7 @@ def test_another_library_s_agent_gets_a_hint_that_is_accepted(name, capsys):
         ),
         ("setting", "gamma", ["epochs"], None),
         ("setting", "nothing", ["agent.discount"], None),
-        ("setting", "twin-q", [], "SAC, DrQ and TD3 always have two critics"),
+        ("setting", "twin-q", ["agent.critics.number"], "2 for twins, and 1 for none"),
         ("setting", "lr", ["agent.actor_optimizer.learning_rate", "agent.critic_optimizer.learning_rate"], " or "),
         ("setting", "deterministic", ["--mode"], "'--mode'"),
         ("agent", "DQN", list(AGENTS), "did you mean 'apex'?"),
@@ -158,7 +158,7 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["train", "sac", "--n-steps", "3"], "this agent has no such setting; others have agent.unroll_length"),
+        (["train", "sac", "--n-steps", "3"], "did you mean '--agent.n-step'?"),
         (["train", "ppo", "--n-envs", "3"], "did you mean '--envs-per-actor'?"),
         (["train", "ppo", "--num-workers", "3"], "did you mean '--actors'?"),
         (["train", "ppo", "--offline-data", "x"], "did you mean '--dataset'?"),
@@ -171,7 +171,7 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
         (["enjoy", "x"], "did you mean 'evaluate'?"),
         (["list", "envs"], "did you mean 'environments'?"),
         (["list"], "callboard list needs one of agents, environments, launchers, recipes, studies; see"),
-        (["cluster"], "callboard cluster needs check; see"),
+        (["cluster"], "callboard cluster needs one of check, run, sbatch; see"),
     ],
 )
 def test_the_command_line_understands_other_words(arguments, expected, capsys):

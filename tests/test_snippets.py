@@ -78,7 +78,7 @@ COMMANDS = [
     and command.is_whole
     and command.page.endswith(".md")
     # Another library's name, on purpose; what needs a bucket, or a search that is there; and what is no subcommand.
-    and not re.search(r" --gamma |s3:|tune --(plot|resume|metric NAME)|--version", command.text)
+    and not re.search(r" --gamma |s3:|tune --(plot|resume|metric NAME)|--version|cluster run", command.text)
 ]
 BENCHMARKS = [command for snippet in SNIPPETS for command in snippet.commands("callboard-bench")]
 PYTHON = [snippet for snippet in SNIPPETS if snippet.language == "python"]

@@ -82,9 +82,9 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
     seen = []
 
     class Watched(Ppo):
-        def loss(self, networks, rollout, clip):
+        def loss(self, networks, rollout, clip_range):
             tf.numpy_function(lambda log_prob: seen.append(log_prob.ravel().tolist()), [rollout.log_prob], [])
-            return super().loss(networks, rollout, clip)
+            return super().loss(networks, rollout, clip_range)
 
     agent = Watched(unroll_length=5, batch_size=4, epochs=3, minibatches=2)
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE)

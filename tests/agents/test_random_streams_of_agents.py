@@ -105,6 +105,7 @@ def test_all_agents_that_sample_are_in_the_table():
         "appo": "impala",
         "a3c": "a2c",
         "r2d2": "apex",
+        "pqn": "apex",
         "qmix": "apex",
         "vdn": "apex",
     }

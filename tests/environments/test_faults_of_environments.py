@@ -2,9 +2,9 @@
 
 import re
 
-import scripted_faults as faulty
 import numpy as np
 import pytest
+import scripted_faults as faulty
 
 from callboard import environments
 from callboard.agents.policies.acting import Stepper

@@ -28,6 +28,8 @@ OWN = {
     "overview_table(overview, console.width)": "its cells are printable, see tests/cli/test_top.py",
     "table.rich()": "its cells are printable, see tests/cli/test_damaged_files.py",
     "_table(cluster, views)": "names of hosts are printable, see tests/launch/launchers/hosts/test_cluster_file.py",
+    "script": "a script, whose words are quoted, to be read by a shell",
+    "limits": "our own words",
     "table": "findings of doctor: versions of this machine's packages",
     "view": "fields of the display are printable, see below",
 }

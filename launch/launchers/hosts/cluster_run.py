@@ -6,14 +6,12 @@ connection, and no connection this process.
 
 import contextlib
 import math
-import os
 import pathlib
 import queue
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -22,6 +20,7 @@ import psutil
 from .... import __version__
 from ....deadlines import Deadline, wait_until
 from ....errors import CallboardError, printable
+from ....install_commands import python_path
 from ....interpreter import callboard_command, python_command
 from ...processes.listen_filter import resolved
 from ...processes.stop_signals import stop_signals
@@ -192,7 +191,7 @@ class _Host:
                 f"rsync -a --exclude .venv --exclude runs --rsync-path 'mkdir -p {folder} && rsync' {folder}/ "
                 f"{address}:{folder}/ && ssh {address} make -C {folder} install"
             )
-        return f"ssh {address} {shlex.quote(sys.executable)} -m pip install callboard=={__version__}"
+        return f"ssh {address} {shlex.quote(python_path())} -m pip install callboard=={__version__}"
 
 
 def _check(hosts: Sequence[_Host]) -> None:
@@ -260,8 +259,3 @@ def _passed_on(hosts: Mapping[str, _Host], first: _Host) -> Iterator[None]:
 
     with stop_signals(pass_on):
         yield
-
-
-def default_command() -> str:
-    """Returns the path of the command `callboard` of this installation."""
-    return os.path.join(os.path.dirname(sys.executable), "callboard")

@@ -92,8 +92,8 @@ def game(space, value):
 
 @pytest.mark.parametrize("space, value, message", REFUSED)
 def test_values_that_a_space_cannot_hold_are_refused_in_training_and_serving_alike(space, value, message):
-    def in_line(place=""):
-        return pytest.raises(CallboardError, match=f"^the observation{place} {re.escape(message)}[^\n]*$")
+    def in_line(place="", whose=""):
+        return pytest.raises(CallboardError, match=f"^{whose}the observation{place} {re.escape(message)}[^\n]*$")
 
     single, part = GymnasiumBatch([Shows(space, value)], [1]), GymnasiumBatch([Part(space, value)], [1])
     single.reset()
@@ -104,7 +104,7 @@ def test_values_that_a_space_cannot_hold_are_refused_in_training_and_serving_ali
         part.step(np.zeros(1, np.int32))
     with in_line():
         read_observations(observation_encoding(space), value)
-    with in_line():
+    with in_line(whose="agent 'a' of game: "):
         game(space, value).reset(1)
 
 

@@ -1,9 +1,9 @@
 """What environments with several agents give is checked by agent, whatever their interface is."""
 
 import dm_env
-import scripted_faults as faulty
 import numpy as np
 import pytest
+import scripted_faults as faulty
 from dm_env import specs
 from gymnasium import spaces
 from scripted_agents import SPEC, ScriptedAgents, seen

@@ -89,7 +89,7 @@ def test_factories():
     assert isinstance(environment._environment, PettingZooEnvironment) and environment.unwrapped.goal == 7
     environment = make_multi_agent("scripted_agents:Counting", 5)
     assert isinstance(environment._environment, DmEnvAgents) and environment.unwrapped.seed == 5
-    assert isinstance(make_multi_agent(ScriptedAgents, 0), ScriptedAgents)
+    assert isinstance(make_multi_agent(ScriptedAgents, 0)._environment, ScriptedAgents)
 
 
 @pytest.mark.parametrize(
