@@ -143,8 +143,9 @@ def unknown_setting(
 def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
     """Returns a hint such as `did you mean 'agent.discount'?` for a setting that does not exist, or None.
 
-    It suggests a similar name in the same group, such as `agent.critics`, else what other libraries call so, else the setting with the same last part, else with the same words, else
-    the one with the most similar name, unless what other libraries call so is a setting of other agents.
+    It suggests a similar name in the same group, such as `agent.critics`, else what other libraries call so, else the
+    setting with the same last part, else with the same words, else the one with the most similar name, unless what
+    other libraries call so is a setting of other agents.
 
     Args:
       key: the flat name.

@@ -142,8 +142,7 @@ def continuous_loss(part: str, now: Any, alpha: float, record: Record, x: np.nda
 
     def q(critics: np.ndarray, x: np.ndarray, unit: float) -> list[float]:
         # Each critic: a weight for every component of the observation, one for the action, and a bias.
-        kernels, biases = critics[:8].reshape(2, 4), critics[8:]
-        return [float(x @ w[:3] + unit * w[3] + bias) for w, bias in zip(kernels, biases, strict=True)]
+        return [float(x @ w[:3] + unit * w[3] + w[4]) for w in np.split(critics, 2)]
 
     def act(x: np.ndarray, z: float) -> tuple[float, float]:
         kernel, bias = now["actor"][:6].reshape(3, 2), now["actor"][6:]
@@ -168,12 +167,8 @@ def discrete_loss(part: str, now: Any, alpha: float, record: Record, x: np.ndarr
     def outputs(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         return x @ weights[: 3 * ACTIONS].reshape(3, ACTIONS) + weights[3 * ACTIONS :]
 
-    def each(critics: np.ndarray) -> list[np.ndarray]:
-        kernels, biases = critics[: 6 * ACTIONS].reshape(2, -1), critics[6 * ACTIONS :].reshape(2, -1)
-        return list(np.concatenate([kernels, biases], axis=1))
-
     def lower(critics: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return np.minimum(*(outputs(w, x) for w in each(critics)))
+        return np.minimum(*(outputs(w, x) for w in np.split(critics, 2)))
 
     def probabilities(x: np.ndarray) -> np.ndarray:
         logits = outputs(now["actor"], x)
@@ -185,7 +180,7 @@ def discrete_loss(part: str, now: Any, alpha: float, record: Record, x: np.ndarr
         soft_value = sum(later[a] * (lower(now["target"], x[1])[a] - alpha * np.log(later[a])) for a in range(ACTIONS))
         target = record.reward[0, b] + DISCRETE.discount * record.discount[0, b] * soft_value
         action = record.action[0, b]
-        return sum((outputs(w, x[0])[action] - target) ** 2 / 2 for w in each(now["critic"]))
+        return sum((outputs(w, x[0])[action] - target) ** 2 / 2 for w in np.split(now["critic"], 2))
     if part == "actor":
         return sum(p[a] * (alpha * np.log(p[a]) - lower(now["critic"], x[0])[a]) for a in range(ACTIONS))
     return -alpha * sum(p[a] * (np.log(p[a]) + 0.5 * np.log(ACTIONS)) for a in range(ACTIONS))

@@ -52,8 +52,12 @@ def spread(module: tf.Module) -> None:
 
 def outputs_of(critic: Any, x: np.ndarray, unit: float) -> np.ndarray:
     """The outputs `[K, M]` of linear critics."""
-    kernels, biases = (variable.numpy() for variable in critic.trainable_variables)
-    return np.einsum("f,kfm->km", np.append(x, unit), kernels) + biases[:, 0]
+    weights = [variable.numpy() for variable in critic.trainable_variables]
+    if len(weights) == 2:
+        kernels, biases = weights[0], weights[1][:, 0]
+    else:
+        kernels, biases = np.stack(weights[::2]), np.stack(weights[1::2])
+    return np.einsum("f,kfm->km", np.append(x, unit), kernels) + biases
 
 
 def chosen_subset(seed: Any, number: int, size: int) -> list[int]:

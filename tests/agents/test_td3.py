@@ -59,8 +59,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray],
 
     def q(critics: np.ndarray, x: np.ndarray, unit: float) -> list[float]:
         # Each critic: a weight for every component of the observation, one for the action, and a bias.
-        kernels, biases = critics[:8].reshape(2, 4), critics[8:]
-        return [float(x @ w[:3] + unit * w[3] + bias) for w, bias in zip(kernels, biases, strict=True)]
+        return [float(x @ w[:3] + unit * w[3] + w[4]) for w in np.split(critics, 2)]
 
     def act(policy: np.ndarray, x: np.ndarray) -> float:
         return float(np.tanh(x @ policy[:3] + policy[3]))
