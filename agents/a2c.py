@@ -18,9 +18,8 @@ from .agent import Agent, Mode
 from .fast_function import CompiledOnFirstCall
 from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.network_inputs import sequence_inputs
-from .learning.on_policy import FreshBatches, check_sizes, joined
+from .learning.on_policy import FreshBatches, check_sizes, joined, newest_data_queue
 from .learning.optimizers import make_objective
-from .learning.reward_normalizer import returns_discount
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import global_mean, sum_over_replicas, valid_mean
@@ -115,16 +114,7 @@ class A2C(A2CSettings, Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
-        lag = self.max_policy_lag
-        return SequenceQueue(
-            layout,
-            self.unroll_length,
-            self.batch_size * self.accumulate,
-            batches=1 + lag,
-            max_policy_lag=lag,
-            stack=self.frame_stack,
-            returns_discount=returns_discount(self),
-        )
+        return newest_data_queue(self, layout, self.batch_size * self.accumulate)
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
         sequences = self.batch_size * self.accumulate

@@ -14,18 +14,17 @@ from ..networks.heads.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
-from .learning.decaying_rate import left_of_run, rate_by_step
+from .learning.decaying_rate import left_of_run
 from .learning.gradient_step import LossOutput
-from .learning.on_policy import check_minibatches, check_sizes
+from .learning.on_policy import check_iterations, newest_data_queue
 from .learning.optimizers import make_split_optimizer
-from .learning.reward_normalizer import returns_discount
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
-from .ppo_learner import PpoLearner
+from .ppo_learner import PpoLearner, iterations_of
 from .ppo_rollout import Rollout, make_rollout, observation_values
 from .settings.ppo_settings import PpoSettings
 from .watched import Gradient, Quantity, Returns
@@ -48,11 +47,7 @@ class Ppo(PpoSettings, Agent):
             )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        check_sizes(layout, self.unroll_length, self.batch_size)
-        self.make_replay(layout).check()
-        core = self.network.core
-        # Of a core of the user's own this is known once it is made.
-        check_minibatches(self, layout, has_memory=core != "none" and ":" not in core)
+        check_iterations(self, layout)
 
     def for_agents(self, count: int) -> "Ppo":
         return dataclasses.replace(self, batch_size=self.batch_size * count)
@@ -78,20 +73,13 @@ class Ppo(PpoSettings, Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
-        return SequenceQueue(
-            layout,
-            self.unroll_length,
-            self.batch_size,
-            batches=1 + self.max_policy_lag,
-            max_policy_lag=self.max_policy_lag,
-            stack=self.frame_stack,
-            returns_discount=returns_discount(self),
-        )
+        return newest_data_queue(self, layout, self.batch_size)
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
-        check_minibatches(self, layout, networks.has_memory)
-        iterations = max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
+        iterations = iterations_of(self, layout)
         return PpoLearner(
+            self,
+            layout,
             networks.network,
             functools.partial(self.loss, networks),
             functools.partial(observation_values, networks),
@@ -100,16 +88,8 @@ class Ppo(PpoSettings, Agent):
                 self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
             ),
             strategy,
-            learning_rate=rate_by_step(self.optimizer, iterations),
             numbers=lambda step: {"clip_range": self._clip_range(iterations, step)},
-            elements=self.batch_size // layout.replicas // self.make_replay(layout).element_size,
-            epochs=self.epochs,
-            minibatches=self.minibatches,
-            accumulate=self.accumulate,
-            max_policy_lag=self.max_policy_lag,
             target_kl=self.target_kl,
-            max_gradient_norm=self.optimizer.max_gradient_norm,
-            seed=layout.seed,
         )
 
     def _clip_range(self, iterations: int, step: int) -> Any:

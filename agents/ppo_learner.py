@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tree
 
-from ..data import Sample, Update
+from ..data import Layout, Sample, Update
 from ..networks.network import Network
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
-from .learning.decaying_rate import DecayingRate
+from .learning.decaying_rate import DecayingRate, rate_by_step
 from .learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
-from .learning.on_policy import FreshBatches
+from .learning.on_policy import FreshBatches, check_minibatches
 from .ppo_rollout import select_minibatch
 
 
@@ -22,55 +23,50 @@ class PpoLearner(tf.Module):
     Data older than `max_policy_lag` is dropped, see `FreshBatches`.
 
     Args:
+      agent: has `IterationSettings`, and settings of an optimizer.
+      layout: the run's layout.
       network: the network to train.
       loss: takes a replica's share of a minibatch, and the iteration's `numbers` as scalars by name.
       make_values: returns the values `[T + 1, B]` of an element's observations, before the iteration.
       make_rollout: takes a replica's share of a batch, in elements, and the values of each element.
-      optimizer: applies the gradients.
+      optimizer: applies the gradients, with the learning rate of the agent's settings.
       strategy: the strategy in whose scope networks and optimizer were created.
-      learning_rate: returns the learning rate of an iteration, by the number of iterations made before it.
-      numbers: returns other numbers of an iteration by name, likewise, which are metrics too.
-      elements: number of dataset elements per replica that make up a batch.
-      epochs: passes over the batch per iteration.
-      minibatches: number of them in an epoch.
-      accumulate: minibatches in a gradient step.
-      max_policy_lag: age, in iterations, of the oldest weights whose data is learned from.
+      numbers: returns other numbers of an iteration by name, by the number of iterations made before it, which are
+        metrics too.
       target_kl: mean KL divergence over an epoch above which the iteration stops; None for no limit.
-      max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
-      seed: the run's seed.
+
+    Raises:
+      CallboardError: the data of an iteration cannot be divided into minibatches.
     """
 
     def __init__(
         self,
+        agent: Any,
+        layout: Layout,
         network: Network,
         loss: Callable[..., LossOutput],
         make_values: Callable[[Sample], tf.Tensor],
         make_rollout: Callable[[Sequence[Sample], Sequence[tf.Tensor]], Any],
         optimizer: tf.keras.optimizers.Optimizer,
         strategy: tf.distribute.Strategy,
-        learning_rate: Callable[[int], Any],
         numbers: Callable[[int], Mapping[str, Any]],
-        elements: int,
-        epochs: int,
-        minibatches: int,
-        accumulate: int,
-        max_policy_lag: int,
-        target_kl: float | None,
-        max_gradient_norm: float | None,
-        seed: int,
+        target_kl: float | None = None,
     ):
         super().__init__()
+        check_minibatches(agent, layout, has_memory=bool(tree.flatten(network.state_spec)))
+        minibatches, accumulate = agent.minibatches, agent.accumulate
+        elements = agent.batch_size // layout.replicas // agent.make_replay(layout).element_size
         self.optimizer = optimizer
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._strategy = strategy
-        self._learning_rate = learning_rate
+        self._learning_rate = rate_by_step(agent.optimizer, iterations_of(agent, layout))
         self._numbers = numbers
-        self._epochs = epochs
+        self._epochs = agent.epochs
         self._gradient_steps = minibatches // accumulate
-        self._batches = FreshBatches(strategy, elements, max_policy_lag)
+        self._batches = FreshBatches(strategy, elements, agent.max_policy_lag)
         self._target_kl = target_kl
-        self._seed = seed
-        objective = Objective("loss", network.trainable_variables, optimizer, max_gradient_norm)
+        self._seed = layout.seed
+        objective = Objective("loss", network.trainable_variables, optimizer, agent.optimizer.max_gradient_norm)
         self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
 
         def minibatch_loss(
@@ -132,3 +128,8 @@ class PpoLearner(tf.Module):
 def _in_replicas(strategy: tf.distribute.Strategy, function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls a function in every replica, with its share of each argument."""
     return strategy.run(function, args=arguments)
+
+
+def iterations_of(agent: Any, layout: Layout) -> int:
+    """Returns the number of iterations of a run, at least 1."""
+    return max(1, layout.max_timesteps // (agent.unroll_length * agent.batch_size))

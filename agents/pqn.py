@@ -18,13 +18,12 @@ from ..networks.network import Inputs
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .learning.decaying_rate import rate_by_step
 from .learning.gradient_step import LossOutput
 from .learning.network_inputs import sequence_inputs
-from .learning.on_policy import check_minibatches, check_sizes, joined
+from .learning.on_policy import check_iterations, joined, newest_data_queue
 from .learning.optimizers import make_optimizer
 from .learning.q_learning import QNetworks
-from .learning.reward_normalizer import make_reward_normalizer, returns_discount
+from .learning.reward_normalizer import make_reward_normalizer
 from .losses.gae import gae
 from .losses.q_learning import td_error, td_loss
 from .losses.replicas import global_mean, valid_mean
@@ -81,11 +80,7 @@ class Pqn(PqnSettings, Agent):
         check_discrete("pqn", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        check_sizes(layout, self.unroll_length, self.batch_size)
-        self.make_replay(layout).check()
-        core = self.network.core
-        # Of a core of the user's own this is known once it is made.
-        check_minibatches(self, layout, has_memory=core != "none" and ":" not in core)
+        check_iterations(self, layout)
 
     def for_agents(self, count: int) -> "Pqn":
         return dataclasses.replace(self, batch_size=self.batch_size * count)
@@ -98,36 +93,19 @@ class Pqn(PqnSettings, Agent):
         return PqnPolicy(networks, self, mode)
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
-        return SequenceQueue(
-            layout,
-            self.unroll_length,
-            self.batch_size,
-            batches=1 + self.max_policy_lag,
-            max_policy_lag=self.max_policy_lag,
-            stack=self.frame_stack,
-            returns_discount=returns_discount(self),
-        )
+        return newest_data_queue(self, layout, self.batch_size)
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
-        check_minibatches(self, layout, networks.has_memory)
-        iterations = max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
         return PpoLearner(
+            self,
+            layout,
             networks.online,
             functools.partial(self.loss, networks),
             functools.partial(self.best_values, networks),
             functools.partial(self.rollout, networks),
             make_optimizer(self.optimizer, None),
             strategy,
-            learning_rate=rate_by_step(self.optimizer, iterations),
             numbers=functools.partial(self._follow_exploration, networks),
-            elements=self.batch_size // layout.replicas // self.make_replay(layout).element_size,
-            epochs=self.epochs,
-            minibatches=self.minibatches,
-            accumulate=self.accumulate,
-            max_policy_lag=self.max_policy_lag,
-            target_kl=None,
-            max_gradient_norm=self.optimizer.max_gradient_norm,
-            seed=layout.seed,
         )
 
     def _follow_exploration(self, networks: QNetworks, step: int) -> dict[str, Any]:

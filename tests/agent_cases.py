@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 from agent_case import AgentCase
-from small_updates import CLIPPED, PLAIN, RAW, SAC_EPSILON, SAC_RATES, SIZES, SMALL, SMALL_APEX, SMALL_TEAM, SmallUpdate
+from small_updates import (
+    CLIPPED,
+    LSTM,
+    ONE_STEP,
+    PLAIN,
+    RAW,
+    SAC_EPSILON,
+    SAC_RATES,
+    SIZES,
+    SMALL,
+    SMALL_APEX,
+    SMALL_QUEUE,
+    SMALL_TEAM,
+    SmallUpdate,
+)
 
 CARTPOLE = ("CartPole-v1", 475, 400_000)
 PENDULUM = ("Pendulum-v1", -200, 20_000)
@@ -27,15 +41,7 @@ AGENT_CASES = (
         changed_replay={"--agent.unroll-length=5": "was made with another signature"},
         small_updates={
             "impala": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    **PLAIN,
-                    "unroll_length": 5,
-                    "network.core": "lstm",
-                    "network.lstm_size": 3,
-                    "optimizer.learning_rate": 0.1,
-                },
+                {**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1},
                 transitions=5,
             )
         },
@@ -51,7 +57,7 @@ AGENT_CASES = (
         small_updates={
             # It has IMPALA's parts, but for the policy's loss.
             "appo": SmallUpdate(
-                {**SMALL, **CLIPPED, **PLAIN, "unroll_length": 5, "optimizer.learning_rate": 0.1},
+                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 0.1},
                 transitions=5,
                 slow=True,
             )
@@ -67,17 +73,7 @@ AGENT_CASES = (
         changed_replay={},
         small_updates={
             "pqn": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    **RAW,
-                    "unroll_length": 5,
-                    "epochs": 1,
-                    "minibatches": 1,
-                    "optimizer.learning_rate": 1.0,
-                    "network.core": "lstm",
-                    "network.lstm_size": 3,
-                },
+                {**SMALL_QUEUE, **RAW, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM},
                 transitions=5,
             ),
         },
@@ -120,20 +116,12 @@ AGENT_CASES = (
         small_updates={
             # It has PPO's networks and IMPALA's loss of the policy.
             "a2c": SmallUpdate(
-                {**SMALL, **CLIPPED, **PLAIN, "unroll_length": 5, "optimizer.learning_rate": 1.0},
+                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
             ),
             "a2c-gaussian": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    **PLAIN,
-                    "unroll_length": 5,
-                    "optimizer.learning_rate": 1.0,
-                    "network.core": "lstm",
-                    "network.lstm_size": 3,
-                },
+                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0, **LSTM},
                 transitions=5,
                 continuous=True,
                 slow=True,
@@ -167,30 +155,12 @@ AGENT_CASES = (
         small_updates={
             # The losses differ by the distribution alone.
             "ppo": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    **PLAIN,
-                    "unroll_length": 5,
-                    "epochs": 1,
-                    "minibatches": 1,
-                    "optimizer.learning_rate": 1.0,
-                },
+                {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
             ),
             "ppo-gaussian": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    **PLAIN,
-                    "unroll_length": 5,
-                    "epochs": 1,
-                    "minibatches": 1,
-                    "optimizer.learning_rate": 1.0,
-                    "network.core": "lstm",
-                    "network.lstm_size": 3,
-                },
+                {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM},
                 transitions=5,
                 continuous=True,
             ),
@@ -385,14 +355,7 @@ AGENT_CASES = (
             # It has PPO's networks.
             "bc": SmallUpdate({**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, slow=True),
             "bc-gaussian": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    "trace_length": 4,
-                    "network.core": "lstm",
-                    "network.lstm_size": 3,
-                    "optimizer.learning_rate": 1.0,
-                },
+                {**SMALL, **CLIPPED, "trace_length": 4, **LSTM, "optimizer.learning_rate": 1.0},
                 transitions=4,
                 continuous=True,
                 slow=True,
@@ -435,13 +398,7 @@ AGENT_CASES = (
         small_updates={
             # It has BC's policy and PPO's returns.
             "awr": SmallUpdate(
-                {
-                    **SMALL,
-                    **CLIPPED,
-                    "trace_length": 5,
-                    "normalize_rewards": False,
-                    "optimizer.learning_rate": 1.0,
-                },
+                {**SMALL, **CLIPPED, "trace_length": 5, "normalize_rewards": False, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
             ),

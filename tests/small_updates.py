@@ -16,6 +16,9 @@ SAC_RATES = {
 RAW = {"normalize_rewards": False}
 PLAIN = {**RAW, "optimizer.name": "rmsprop"}
 CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
+LSTM = {"network.core": "lstm", "network.lstm_size": 3}
+ONE_STEP = {"epochs": 1, "minibatches": 1}
+SMALL_QUEUE: dict[str, Any] = {**SMALL, **CLIPPED, "unroll_length": 5}
 
 SMALL_APEX: dict[str, Any] = {
     **SMALL,

@@ -9,8 +9,10 @@ import tree
 
 from ...data import Layout, Sample
 from ...errors import CallboardError
+from ...replay import SequenceQueue
 from ...transitions import valid_transitions
 from ..agent import Mode
+from .reward_normalizer import returns_discount
 
 
 def acting_network(network: Any, mode: Mode) -> Any:
@@ -51,6 +53,38 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate:
             f"(agent.unroll_length x agent.batch_size{factor}); set max_steps to at least {needed}, or lower "
             "agent.unroll_length"
         )
+
+
+def newest_data_queue(agent: Any, layout: Layout, sequences: int) -> SequenceQueue:
+    """Returns a queue that holds what the newest weights have made, and what `max_policy_lag` lets earlier ones make.
+
+    Args:
+      agent: has `unroll_length`, `max_policy_lag`, `frame_stack` and the settings of rewards.
+      layout: the layout.
+      sequences: sequences in a learner step, over all replicas.
+    """
+    return SequenceQueue(
+        layout,
+        agent.unroll_length,
+        sequences,
+        batches=1 + agent.max_policy_lag,
+        max_policy_lag=agent.max_policy_lag,
+        stack=agent.frame_stack,
+        returns_discount=returns_discount(agent),
+    )
+
+
+def check_iterations(agent: Any, layout: Layout) -> None:
+    """Checks the sizes of an agent with `IterationSettings`.
+
+    Raises:
+      CallboardError: they do not fit.
+    """
+    check_sizes(layout, agent.unroll_length, agent.batch_size)
+    agent.make_replay(layout).check()
+    core = agent.network.core
+    # Of a core of the user's own this is known once it is made.
+    check_minibatches(agent, layout, has_memory=core != "none" and ":" not in core)
 
 
 def check_minibatches(agent: Any, layout: Layout, has_memory: bool) -> None:

@@ -3,32 +3,21 @@
 import dataclasses
 
 from ...networks.network_settings import PolicyValueNetworkSettings
-from ...settings.setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from ...settings.setting_types import NonNegativeFloat, PositiveFloat, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 from .gaussian_settings import GaussianPolicySettings
-from .observation_settings import ObservationSettings
+from .iteration_settings import IterationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
+class PpoSettings(IterationSettings, GaussianPolicySettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
     (OpenAI Baselines).  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
-      unroll_length: transitions in a sequence (T).
-      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
-        With several agents in an environment, as many of each agent that the policy plays for.
-      epochs: passes over the batch per iteration.
-      minibatches: number of minibatches in an epoch, each with a gradient step.
-      accumulate: minibatches in a gradient step, whose gradients are averaged, as if they were one larger minibatch
-        that did not fit into memory.
-      max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
-        data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
-      discount: γ.
       gae_lambda: λ of the advantages.
       clip: ε of the probability ratio, or a schedule of it.
       clip_decay: whether an ε that is a number decays linearly to 0, as the learning rate does.
@@ -50,13 +39,6 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.
     """
 
-    unroll_length: PositiveInt = 64
-    batch_size: PositiveInt = 32
-    epochs: PositiveInt = 10
-    minibatches: PositiveInt = 32
-    accumulate: PositiveInt = 1
-    max_policy_lag: NonNegativeInt = 0
-    discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
     clip: ScheduledPositiveFloat = 0.2
     clip_decay: bool = False
@@ -73,10 +55,3 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
     )
-
-    @property
-    def problem(self) -> str:
-        """The fault in the combination of the fields; empty if there is none."""
-        if self.minibatches % self.accumulate:
-            return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
-        return super().problem

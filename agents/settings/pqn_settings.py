@@ -3,27 +3,17 @@
 import dataclasses
 
 from ...networks.network_settings import RecurrentQNetworkSettings
-from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
+from ...settings.setting_types import PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
-from .observation_settings import ObservationSettings
+from .iteration_settings import IterationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class PqnSettings(ObservationSettings, RewardSettings, ExplorationSettings):
+class PqnSettings(IterationSettings, ExplorationSettings):
     """Hyperparameters of PQN.  docs/defaults.md compares all defaults with the paper's.
 
     Attributes:
-      unroll_length: transitions in a sequence (T).
-      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
-        With several agents in an environment, as many of each agent that the policy plays for.
-      epochs: passes over the batch per iteration.
-      minibatches: number of minibatches in an epoch, each with a gradient step.
-      accumulate: minibatches in a gradient step, whose gradients are averaged, as if they were one larger minibatch
-        that did not fit into memory.
-      max_policy_lag: see `PpoSettings`.
-      discount: γ.
       return_lambda: λ of the returns: 0 for one step, 1 for all steps of a sequence.
       normalize_rewards: see `RewardSettings`; not in the paper.
       optimizer: see `OptimizerSettings`.  The paper's is RAdam.  The learning rate changes from one iteration to the
@@ -37,9 +27,6 @@ class PqnSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     batch_size: PositiveInt = 32
     epochs: PositiveInt = 4
     minibatches: PositiveInt = 8
-    accumulate: PositiveInt = 1
-    max_policy_lag: NonNegativeInt = 0
-    discount: UnitInterval = 0.99
     return_lambda: UnitInterval = 0.65
     normalize_rewards: bool = True
     optimizer: OptimizerSettings = OptimizerSettings(
@@ -55,10 +42,3 @@ class PqnSettings(ObservationSettings, RewardSettings, ExplorationSettings):
         dueling=False,
         stream_size=0,
     )
-
-    @property
-    def problem(self) -> str:
-        """The fault in the combination of the fields; empty if there is none."""
-        if self.minibatches % self.accumulate:
-            return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
-        return super().problem
