@@ -68,9 +68,10 @@ def standard_normal(
 
 def _bits(seed: Any, index: Any, columns: int) -> tf.Tensor:
     """Returns 64 random bits per element, uint64 `[B, columns]`."""
+    if seed.shape.rank == 2:
+        # Not of unsigned numbers, for which a GPU has no kernel.
+        seed = tf.repeat(seed, tf.shape(index)[0] // tf.shape(seed)[0], axis=0)
     words = tf.bitcast(seed, tf.uint64)
-    if words.shape.rank == 2:
-        words = tf.repeat(words, tf.shape(index)[0] // tf.shape(words)[0], axis=0)
     key = mix(mix(words[..., 0] + _GOLDEN) + words[..., 1] * _GOLDEN)
     row = mix(key + (tf.cast(index, tf.uint64) + np.uint64(1)) * _GOLDEN)
     return mix(row[:, tf.newaxis] + np.arange(1, columns + 1, dtype=np.uint64) * _GOLDEN)
