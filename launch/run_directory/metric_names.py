@@ -105,6 +105,15 @@ _REPLAY = (
     Metric("replay/inserted_N", "items inserted into shard N since its table was made", "items", bookkeeping=True),
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items", bookkeeping=True),
 )
+_KINDS = ("coordinator", "replay", "learner", "inference", "actor", "evaluator", "feeder", "recorder")
+_MEMORY = tuple(
+    metric
+    for kind in _KINDS
+    for metric in (
+        Metric(f"{kind}/memory_N", f"resident memory of the process of {kind}/N, and of those it has started", "bytes"),
+        *([Metric(f"{kind}/memory_max", f"that of the largest {kind}, of more than 64", "bytes")] * (kind in ("actor", "inference", "replay"))),
+    )
+)
 _RECORDED = (
     Metric("recorder/episodes", "episodes in the run's data set"),
     Metric("recorded_steps", "recorded actions that feeders have written to replay, over the whole run", "steps"),
@@ -143,6 +152,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Evaluations": _EVALUATIONS,
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
+        "Memory": _MEMORY,
         "Recorded episodes": _RECORDED,
         "Central inference": _INFERENCE,
         "Policy server": _POLICY_SERVER,

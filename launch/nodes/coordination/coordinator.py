@@ -23,6 +23,7 @@ from ..reports.messages import Report, plain
 from ..reports.run_control import RunControl
 from .control_file import ControlFile
 from .counters import CounterFile
+from .memory_watch import MemoryWatch
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .report_intake import ReportIntake
@@ -34,6 +35,7 @@ from .run_status import RunStatus
 
 _ROW_SECONDS = 2.0
 _COUNTERS_SECONDS = 1.0
+_MEMORY_SECONDS = 2.0
 
 
 class Coordinator(Node):
@@ -88,7 +90,8 @@ class Coordinator(Node):
         )
         for part in (control, limits, self.display):
             self.serve(part)
-        self._next_row, self._next_counters = Deadline(0.0, clock), Deadline(0.0, clock)
+        self._memory = MemoryWatch(clock)
+        self._next_row, self._next_counters, self._next_memory = (Deadline(0.0, clock) for _ in range(3))
 
     def report(
         self, name: str, incarnation_id: str, sequence: int, report: Sequence[Any], known: list[Any] | None = None
@@ -148,6 +151,7 @@ class Coordinator(Node):
         self._directory.check_same()
         with self._lock:
             self._overview.update_own()
+            self._watch_memory()
         self.display.send_if_due()
         with self._lock:
             self._hooks.update(self._records.row)
@@ -179,6 +183,12 @@ class Coordinator(Node):
             # Without the lock: callbacks take their time.
             self._hooks.call("on_result", result_of(self.display.status()))
         self._records.write_row()
+
+    def _watch_memory(self) -> None:
+        if self._next_memory.has_passed:
+            self._next_memory.restart(_MEMORY_SECONDS)
+            for line in self._memory.new(self._overview.healths(), self._metrics.values):
+                self.context.notify(line)
 
     def _take_request(self, kind: str, value: Any) -> None:
         with self._lock:

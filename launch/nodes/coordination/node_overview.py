@@ -88,6 +88,10 @@ class NodeOverview:
         totals = self._counters.totals.items()
         return {name.removeprefix(_RESTARTS): count for name, count in totals if name.startswith(_RESTARTS)}
 
+    def healths(self) -> dict[str, NodeHealth]:
+        """Returns the newest health of every node that has reported one."""
+        return {name: health for name, (_, health) in self._nodes.items() if health is not None}
+
     def waiting(self) -> dict[str, dict[str, float]]:
         """Returns for how much of the time nodes waited, by kind of node and by `data`, `replay`, `learner`, ...
 

@@ -10,6 +10,7 @@ from ...run_directory.metrics import MetricsWriter
 from ..node import NodeContext
 from .counters import CounterFile, Counters
 from .learning_warnings import LearningWarnings
+from .memory_watch import memory_metrics
 from .node_overview import NodeOverview
 from .run_hooks import RunHooks
 from .run_metrics import RunMetrics
@@ -65,7 +66,8 @@ class RunRecords:
     def row(self) -> dict[str, Any]:
         """Returns the newest values of all metrics but those of the evaluation."""
         overview = {} if self._context.cooperative else self._overview.metrics()
-        return {**self._metrics.row(), **overview, **self._hooks.row()}
+        memory = memory_metrics(self._overview.healths())
+        return {**self._metrics.row(), **overview, **memory, **self._hooks.row()}
 
     def take_new_steps(self) -> bool:
         """Returns whether any steps have been made since this was last called."""

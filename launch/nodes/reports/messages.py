@@ -26,7 +26,7 @@ class NodeHealth(NamedTuple):
     cpu: float
     """Processor cores that the process has used, on average over the last seconds."""
     memory: int
-    """Resident memory of the process, in bytes."""
+    """Resident memory of the process and of the processes that it has started, in bytes."""
     activity: str
     """The activity of the node, such as `in environment step`."""
     waiting: dict[str, float]
@@ -39,6 +39,10 @@ class NodeHealth(NamedTuple):
     """See `Progress.transfer`."""
     evaluation: Sequence[int] | None = None
     """See `Progress.evaluation`."""
+    memory_of_workers: int = 0
+    """The part of `memory` that belongs to processes that the process has started, such as those of environments."""
+    memory_use: Sequence[Any] | None = None
+    """The fields of the `MemoryUse` with the least room."""
 
 
 class Command(NamedTuple):

@@ -1,5 +1,6 @@
 """Measures a node, for `callboard top` and the display: CPU, memory, and the reasons for which it waits."""
 
+import contextlib
 import os
 import socket
 import sys
@@ -10,11 +11,14 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-from ....deadlines import Clock
+from ....deadlines import Clock, Deadline
+from ...processes.memory_limits import MemoryLimits
 from ..progress import Progress
 from .messages import NodeHealth
 
 _SECONDS = 2.0
+_WORKERS_SECONDS = 10.0
+"""Interval between searches for the processes that this one has started, which read those of the whole machine."""
 
 
 class NodeProbe:
@@ -40,6 +44,9 @@ class NodeProbe:
         self._weights = weights
         self._clock = clock
         self._process = psutil.Process()
+        self._workers: list[psutil.Process] = []
+        self._next_workers = Deadline(0.0, clock)
+        self._limits = MemoryLimits()
         self._host = socket.gethostname()
         self._measured_at = clock()
         self._cpu_seconds = _cpu_seconds(self._process)
@@ -59,21 +66,35 @@ class NodeProbe:
         waiting = {name: min(1.0, (total - self._waited.get(name, 0.0)) / seconds) for name, total in waited.items()}
         heartbeat = self._progress.heartbeat()
         is_slow = heartbeat.kind == "slow"
+        workers = self._memory_of_workers()
+        use = self._limits.tightest()
         health = NodeHealth(
             host=self._host,
             process=os.getpid(),
             cpu=(cpu_seconds - self._cpu_seconds) / seconds,
-            memory=self._process.memory_info().rss,
+            memory=self._process.memory_info().rss + workers,
             activity=heartbeat.activity,
             waiting={name: fraction for name, fraction in waiting.items() if fraction >= 0.005},
             weights=self._weights(),
             starting=is_slow or self._was_slow,
             transfer=self._progress.transfer,
             evaluation=self._progress.evaluation,
+            memory_of_workers=workers,
+            memory_use=None if use is None else tuple(use),
         )
         self._was_slow = is_slow
         self._measured_at, self._cpu_seconds, self._waited = now, cpu_seconds, waited
         return health
+
+    def _memory_of_workers(self) -> int:
+        if self._next_workers.has_passed:
+            self._next_workers.restart(_WORKERS_SECONDS)
+            self._workers = self._process.children(recursive=True)
+        memory = 0
+        for worker in self._workers:
+            with contextlib.suppress(psutil.Error):
+                memory += worker.memory_info().rss
+        return memory
 
 
 def thread_stacks(first: str = "") -> str:

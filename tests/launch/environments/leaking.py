@@ -1,0 +1,22 @@
+"""An environment that keeps 20 kB of every step."""
+
+import gymnasium
+import numpy as np
+
+
+class Leaking(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self._steps = 0
+        self._kept = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        self._kept.append(np.ones(2500))
+        return np.zeros(4, np.float32), 1.0, self._steps % 50 == 0, False, {}
