@@ -15,7 +15,7 @@ class MemoryUse(NamedTuple):
     """How much of a limit is in use."""
 
     name: str
-    """What has the limit, in words."""
+    """The name of the limit, in words."""
     used: int
     """Bytes in use, without files that the kernel only keeps for later."""
     limit: int

@@ -106,13 +106,15 @@ _REPLAY = (
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items", bookkeeping=True),
 )
 _KINDS = ("coordinator", "replay", "learner", "inference", "actor", "evaluator", "feeder", "recorder")
-_MEMORY = tuple(
-    metric
-    for kind in _KINDS
-    for metric in (
-        Metric(f"{kind}/memory_N", f"resident memory of the process of {kind}/N, and of those it has started", "bytes"),
-        *([Metric(f"{kind}/memory_max", f"that of the largest {kind}, of more than 64", "bytes")] * (kind in ("actor", "inference", "replay"))),
-    )
+_MEMORY = (
+    *(
+        Metric(f"{kind}/memory_N", f"memory of the process of {kind}/N, with those it started", "bytes")
+        for kind in _KINDS
+    ),
+    *(
+        Metric(f"{kind}/memory_max", f"that of the largest {kind}, in place of those of more than 64", "bytes")
+        for kind in ("actor", "inference", "replay")
+    ),
 )
 _RECORDED = (
     Metric("recorder/episodes", "episodes in the run's data set"),

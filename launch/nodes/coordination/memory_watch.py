@@ -2,7 +2,7 @@
 
 import collections
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ....deadlines import Clock
@@ -19,7 +19,7 @@ _LEAST_GROWN = 0.1
 _RISING = 0.8
 """Fraction of the windows that must have more than the one before."""
 _LASTING = 0.6
-"""What the newer half of the windows must have grown by, of what the older half has: less is a buffer that fills."""
+"""Growth of the newer half of the windows, as a fraction of that of the older half; less is a buffer that fills."""
 _FULL = 0.999
 _SHOWN = 3
 _MOST_OF_A_KIND = 64
@@ -32,7 +32,7 @@ _CAUSES = {
     "learner": ("weights, optimizer or batches", "lower agent.batch_size, or use a smaller network"),
     "inference": ("weights, or the states of its actors", _ENVIRONMENTS),
 }
-"""What grows in a node of a kind, and what to lower where memory runs out."""
+"""The cause of growth in a node of a kind, and the settings to lower where memory runs out."""
 _OTHER = ("what it keeps of episodes and metrics", _ENVIRONMENTS)
 
 

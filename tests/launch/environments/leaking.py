@@ -1,4 +1,4 @@
-"""An environment that keeps 20 kB of every step."""
+"""An environment that keeps 200 kB of every step."""
 
 import gymnasium
 import numpy as np
@@ -18,5 +18,5 @@ class Leaking(gymnasium.Env):
 
     def step(self, action):
         self._steps += 1
-        self._kept.append(np.ones(2500))
+        self._kept.append(np.ones(25000))
         return np.zeros(4, np.float32), 1.0, self._steps % 50 == 0, False, {}
