@@ -8,6 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Sample, Update
+from ..networks.input_layers import keep_outputs
 from ..networks.network import Network
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
@@ -82,6 +83,7 @@ class PpoLearner(tf.Module):
         self._means = CompiledOnFirstCall(lambda *each: divided(combined_metrics(each)))
         self._values = in_replicas(make_values)
         self._rollout = in_replicas(make_rollout)
+        self._network = network
         normalizer = network.normalizer
         self._normalizer_update = None if normalizer is None else in_replicas(normalizer.update)
 
@@ -101,7 +103,10 @@ class PpoLearner(tf.Module):
                 break
         if self._normalizer_update is not None:
             # Not earlier, since the first epoch must start from the network that acted.
+            before = self._network.normalizer.statistics
             self._normalizer_update(rollout.inputs.observation)
+            if before is not None:
+                keep_outputs(self._network, before, self._network.normalizer.statistics)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         metrics = {**metrics, "learning_rate": rate, **numbers, **taken}

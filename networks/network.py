@@ -141,6 +141,16 @@ class Network(tf.Module):
         return tree.map_structure(lambda output: _split_time(output, lengths), outputs), state
 
     @property
+    def torso(self) -> Any:
+        """The torso, which maps observations to features."""
+        return self._torso
+
+    @property
+    def core(self) -> Core:
+        """The core, which carries state over time."""
+        return self._core
+
+    @property
     def head(self) -> Any:
         """The head, which maps features to outputs."""
         return self._head

@@ -1,7 +1,9 @@
 """Running observation normalization, with statistics that are part of the weights."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tree
 from dm_env import specs
@@ -10,6 +12,18 @@ from ..data import Nest
 
 _CLIP = 10.0
 _EPSILON = 1e-8
+
+
+class Moments(NamedTuple):
+    """Statistics of the elements of a leaf, float64 `[*shape]`."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    """The standard deviation by which the leaf is divided, which is never 0."""
+
+
+Statistics = Sequence[Moments | None]
+"""The statistics of each leaf of an observation, None for those that pass through."""
 
 
 class RunningNormalizer(tf.Module):
@@ -38,6 +52,7 @@ class RunningNormalizer(tf.Module):
 
         self._dtype = tf.keras.backend.floatx()
         leaves = tree.flatten(observation)
+        self._leaves = len(leaves)
         self._normalized = [index for index, leaf in enumerate(leaves) if leaf.dtype.kind == "f"]
         shapes = [leaves[index].shape for index in self._normalized]
         self._count = variable(0.0, "count")
@@ -64,6 +79,16 @@ class RunningNormalizer(tf.Module):
             lambda leaf: specs.Array(leaf.shape, leaf.dtype, leaf.name) if leaf.dtype.kind == "f" else leaf,
             observation,
         )
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """The statistics; None before the first update, which replaces them."""
+        if not self._count.numpy():
+            return None
+        found: list[Moments | None] = [None] * self._leaves
+        for index, mean, variance in zip(self._normalized, self._means, self._variances, strict=True):
+            found[index] = Moments(mean.numpy(), np.sqrt(variance.numpy() + _EPSILON))
+        return found
 
     @tf.autograph.experimental.do_not_convert
     def divide_by_deviation(self, observation: Nest) -> Nest:
@@ -146,6 +171,10 @@ class WithoutPart(tf.Module):
                 zeros = tree.map_structure(lambda leaf: tf.zeros((1, *leaf.shape), leaf.dtype), self._part)
                 observation = {**observation, self._key: zeros}
             observation = self._normalizer(observation)
+        return self.without(observation)
+
+    def without(self, observation: Nest) -> Nest:
+        """Returns an observation, a dictionary, without the part."""
         return {key: part for key, part in observation.items() if key != self._key}
 
 

@@ -179,6 +179,11 @@ class MLPHead(tf.Module):
         return features
 
     @property
+    def hidden(self) -> Sequence[tf.keras.layers.Layer]:
+        """All layers, of which the last one is linear."""
+        return self._layers
+
+    @property
     def output_layer(self) -> tf.keras.layers.Layer:
         """The linear layer."""
         return self._layers[-1]

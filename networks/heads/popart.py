@@ -64,6 +64,11 @@ class PopArtValueHead(tf.Module):
         self._weight = _variable(tf.zeros((tasks,), tf.float64), "weight", trainable=False)
 
     @property
+    def hidden(self) -> Sequence[tf.keras.layers.Layer]:
+        """The hidden layers."""
+        return self._layers
+
+    @property
     def popart(self) -> "PopArtValueHead":
         """This head, as the head of a network for the value alone."""
         return self

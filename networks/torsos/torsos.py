@@ -37,6 +37,11 @@ class MLPTorso(tf.keras.layers.Layer):
         self._spec = spec
         self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
 
+    @property
+    def hidden(self) -> Sequence[tf.keras.layers.Layer]:
+        """The layers."""
+        return self._layers
+
     def call(self, observation: Nest) -> tf.Tensor:
         """Maps a nest of `[N, ...]` to `[N, hidden_sizes[-1]]`."""
         features = flat_features(self._spec, observation, self.compute_dtype)
@@ -202,6 +207,11 @@ class MaskHidingTorso(tf.keras.layers.Layer):
         """Takes the torso for observations without a mask."""
         super().__init__(name=name)
         self._torso = torso
+
+    @property
+    def torso(self) -> tf.keras.layers.Layer:
+        """The torso for observations without a mask."""
+        return self._torso
 
     def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
         """Maps a nest of `[N, ...]` with an action mask to what the torso makes of the rest."""
