@@ -20,6 +20,7 @@ from ..info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .agent_rewards import AgentRewards
 from .checked_agents import encoded_observation
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
+from .turn_based import as_parallel
 
 _GIVEN = ("observations", "rewards", "terminations", "truncations", "infos", "agents")
 
@@ -56,7 +57,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             no agent has discrete actions.
         """
         self._name = name
-        self._environment = environment = _parallel(environment)
+        self._environment = environment = as_parallel(environment, name)
         possible = getattr(environment, "possible_agents", None)
         if not possible:
             raise CallboardError(f"{name} has no possible_agents: list all agents that may appear in them")
@@ -223,30 +224,3 @@ class PettingZooEnvironment(MultiAgentEnvironment):
 def is_pettingzoo(made: Any) -> bool:
     """Returns whether an object is an environment of PettingZoo; duck-typed, since the package may not be installed."""
     return all(callable(getattr(made, name, None)) for name in ("reset", "step", "observation_space", "action_space"))
-
-
-def _parallel(environment: Any) -> Any:
-    """Returns a parallel environment, without what slows a turn-based one down that is behind it."""
-    converted = type(environment).__module__ == "pettingzoo.utils.conversions" and hasattr(environment, "aec_env")
-    if not converted and not hasattr(environment, "agent_iter"):
-        return environment
-    from pettingzoo.utils import conversions
-
-    turn_based = _without_checks(environment.aec_env if converted else environment)
-    if converted:
-        return type(environment)(turn_based)
-    if turn_based.metadata.get("is_parallelizable"):
-        return conversions.aec_to_parallel(turn_based)
-    return conversions.turn_based_aec_to_parallel(turn_based)
-
-
-def _without_checks(turn_based: Any) -> Any:
-    """Returns a turn-based environment without PettingZoo's outer wrappers that only check how it is called.
-
-    They take a third of the time of a step of `simple_spread`.
-    """
-    from pettingzoo.utils import wrappers
-
-    while isinstance(turn_based, wrappers.OrderEnforcingWrapper | wrappers.AssertOutOfBoundsWrapper):
-        turn_based = turn_based.env
-    return turn_based

@@ -92,8 +92,6 @@ ENDS_OF = {
     "old Gym": ("terminated text", "terminated array"),
     "dm_env": faulty.DISCOUNTS,
     "dm_env agents": faulty.DISCOUNTS,
-    # Ends that PettingZoo's own conversion cannot read do not get as far as here.
-    "agents by turns": (),
 }
 
 
