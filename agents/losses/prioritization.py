@@ -39,7 +39,8 @@ def importance_weights(
     """Computes w = (1 / (N P))^beta, optionally divided by the largest in the batch (Schaul et al. 2016, section 3.4).
 
     With beta = 1 and no division, the weighted mean over the sampled items is an unbiased estimate of the mean over all
-    items.
+    items.  So the weights have the mean 1 whatever a table's priorities and size are, and one divisor for items
+    of several tables keeps the share that each of them has in the batch, which a divisor for each would change.
 
     Args:
       probability: `[B]`, P, the probability with which each item was sampled among all items.

@@ -35,8 +35,8 @@ def as_parallel(environment: Any, name: str) -> Any:
 class CheckedTurns:
     """A turn-based environment whose agents, ends, rewards and infos are checked where they change.
 
-    The conversion indexes, compares and adds them before anything of Callboard sees them: an end that is a text takes an
-    agent out of the game, a missing entry is a `KeyError`.
+    The conversion indexes, compares and adds them before anything of Callboard sees them: an end that is a text takes
+    an agent out of the game, a missing entry is a `KeyError`.
     """
 
     def __init__(self, environment: Any, name: str) -> None:

@@ -15,7 +15,8 @@ from ...deadlines import wait_until
 from ...errors import CallboardError, one_line
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
-from ..nodes.reports.messages import Reply
+from ..nodes.reports.large_contents import GIVE, KEEP, LOST, batches, parts_of
+from ..nodes.reports.messages import Command, Reply
 from ..processes.stop_signals import ThreadSignals
 from ..program_nodes import handle_of
 from .prepared_run import PreparedRun
@@ -23,6 +24,7 @@ from .prepared_run import PreparedRun
 POLL_SECONDS = 0.02
 _CALL_SECONDS = 5.0
 _JOIN_SECONDS = 0.5
+_TRIES = 3
 
 
 class SessionEnded(CallboardError):
@@ -109,24 +111,60 @@ class BackgroundRun:
 
         Raises:
           SessionEnded: the run ends first.
-          CallboardError: an argument cannot be pickled, or a node has refused the command, or failed to execute it.
+          CallboardError: an argument cannot be pickled, or a node has refused the command, or failed to execute it,
+            or restarts again and again while large arguments or results are sent.
         """
-        command_id = uuid.uuid4().hex
         try:
-            content = cloudpickle.dumps((arguments, {}))
+            content = _arguments(*arguments)
         except Exception as error:  # Objects may raise anything.
             raise CallboardError(f"an argument of {method} cannot be pickled ({one_line(error)})") from error
-        replies: dict[str, Reply] = {}
-        while len(replies) < len(nodes):
-            # Again each time, since a restarted coordinator does not know the command.
-            self.call("send_command", command_id, method, content, list(nodes))
-            replies = {node: Reply(*reply) for node, reply in self.call("replies", command_id).items()}
-            time.sleep(0 if replies else POLL_SECONDS)
-        self.call("remove_command", command_id)
+        for _ in range(_TRIES):
+            replies = self._replies(nodes, method, content)
+            if all(reply.error != LOST for reply in replies.values()):
+                break
         for node in nodes:
             if replies[node].error:
                 raise CallboardError(f"{node}: {replies[node].error}")
         return {node: cloudpickle.loads(replies[node].result) for node in nodes}
+
+    def _replies(self, nodes: Sequence[str], method: str, content: bytes) -> dict[str, Reply]:
+        """Executes a command with arguments of any size, and returns its replies by node, with results of any size."""
+        command_id, parts = uuid.uuid4().hex, parts_of(content)
+        for batch in batches(len(parts)):
+            self._answers(
+                [Command(f"{command_id}/{n}", KEEP, _arguments(command_id, n, parts[n])) for n in batch], nodes
+            )
+        command = Command(command_id, method, b"" if parts else content, len(parts))
+        (replies,) = self._answers([command], nodes)
+        for node, reply in replies.items():
+            results = []
+            for batch in batches(reply.parts):
+                gives = [Command(f"{node}/{command_id}/{n}", GIVE, _arguments(command_id, n)) for n in batch]
+                results += [answer[node] for answer in self._answers(gives, [node])]
+            if lost := next((result.error for result in results if result.error), ""):
+                replies[node] = reply._replace(error=lost)
+            elif results:
+                whole = b"".join(cloudpickle.loads(result.result) for result in results)
+                replies[node] = reply._replace(result=whole)
+        return replies
+
+    def _answers(self, commands: Sequence[Command], nodes: Sequence[str]) -> list[dict[str, Reply]]:
+        """Executes commands, each small enough for one message, and returns the replies to each by node."""
+
+        def send(command: Command) -> None:
+            self.call("send_command", command.id, command.method, command.arguments, list(nodes), command.parts)
+
+        answers = []
+        for command in commands:
+            send(command)
+        for command in commands:
+            while (found := self.call("replies", command.id)) is None or len(found) < len(nodes):
+                if found is None:  # A restarted coordinator does not know the command.
+                    send(command)
+                time.sleep(POLL_SECONDS)
+            self.call("remove_command", command.id)
+            answers.append({node: Reply(*reply) for node, reply in found.items()})
+        return answers
 
     def raise_failure(self) -> None:
         """Raises the error of a run that has failed."""
@@ -149,6 +187,10 @@ class BackgroundRun:
         if self._client is None:
             self._client = self._coordinator.client(_CALL_SECONDS)
         return getattr(self._client, method)(*arguments)
+
+
+def _arguments(*positional: Any) -> bytes:
+    return cloudpickle.dumps((positional, {}))
 
 
 class _StatusKeeper:

@@ -109,7 +109,7 @@ class RunStatus:
 
     def replied_stacks(self, command_id: str) -> list[str] | None:
         """Returns an error and the stacks, one of the two empty; None while the node has not replied."""
-        for _, error, result in self._control.replies(command_id).values():
+        for _, error, result, _ in (self._control.replies(command_id) or {}).values():
             return [error, "" if error else str(cloudpickle.loads(result))]
         return None
 

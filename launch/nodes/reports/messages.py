@@ -52,6 +52,8 @@ class Command(NamedTuple):
     method: str
     arguments: bytes
     """`cloudpickle` of the positional and the keyword arguments."""
+    parts: int = 0
+    """Number of parts in which the arguments came before, see `large_contents`; 0 if they are here."""
 
 
 class Reply(NamedTuple):
@@ -62,6 +64,8 @@ class Reply(NamedTuple):
     """Text of the error; empty if there was none."""
     result: bytes
     """`cloudpickle` of the return value."""
+    parts: int = 0
+    """Number of parts of the result that the node gives, see `large_contents`; 0 if it is here."""
 
 
 class ControlState(NamedTuple):

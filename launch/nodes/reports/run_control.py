@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from .large_contents import KEEP
 from .messages import Command, ControlState, Reply
 
 MAX_COMMANDS = 1000
@@ -125,12 +126,14 @@ class RunControl:
         self.set_task(state.task)
         self.change_settings(state.settings)
 
-    def send_command(self, command_id: str, method: str, arguments: bytes, nodes: Sequence[str]) -> None:
+    def send_command(
+        self, command_id: str, method: str, arguments: bytes, nodes: Sequence[str], parts: int = 0
+    ) -> None:
         """Sends a command to nodes, by name; a repeated call changes nothing."""
         with self._lock:
             if command_id in self._commands:
                 return
-            self._commands[command_id] = Command(command_id, method, arguments)
+            self._commands[command_id] = Command(command_id, method, arguments, parts)
             self._waiting[command_id] = set(nodes)
             self._replies[command_id] = {}
             while len(self._commands) > MAX_COMMANDS:
@@ -144,8 +147,10 @@ class RunControl:
             self._replies.pop(command_id, None)
 
     def commands_for(self, node: str) -> list[Command]:
-        """Returns the commands that a node has not answered, the oldest first."""
-        return [command for command in self._commands.values() if node in self._waiting[command.id]]
+        """Returns the commands that a node has not answered, the oldest first; of parts of contents, one at a time."""
+        waiting = [command for command in self._commands.values() if node in self._waiting[command.id]]
+        first = next((command for command in waiting if command.method == KEEP), None)
+        return [command for command in waiting if command.method != KEEP or command is first]
 
     def take_replies(self, node: str, replies: Sequence[Reply]) -> None:
         """Takes the results that a node has reported."""
@@ -154,10 +159,12 @@ class RunControl:
                 self._waiting[reply.id].discard(node)
                 self._replies[reply.id][node] = reply
 
-    def replies(self, command_id: str) -> dict[str, list[Any]]:
-        """Returns the fields of each `Reply` to a command so far, by node."""
+    def replies(self, command_id: str) -> dict[str, list[Any]] | None:
+        """Returns the fields of each `Reply` to a command so far, by node; None if there is no such command."""
         with self._lock:
-            return {node: list(reply) for node, reply in self._replies.get(command_id, {}).items()}
+            if command_id not in self._replies:
+                return None
+            return {node: list(reply) for node, reply in self._replies[command_id].items()}
 
 
 def own_settings(policy: str, settings: Mapping[str, float]) -> dict[str, float]:

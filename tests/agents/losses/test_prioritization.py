@@ -48,6 +48,19 @@ def test_weights_by_hand():
     np.testing.assert_allclose(result, [0.5, 1.0, 2.0])
 
 
+def test_one_divisor_for_items_of_two_tables_keeps_their_shares():
+    """Half of a batch from a small table of equal priorities, half from a large one of very unequal ones."""
+    rng = np.random.default_rng(2)
+    tables = [np.full(10, 0.1), rng.pareto(1.0, 500)]
+    totals = np.zeros(2)
+    for _ in range(300):
+        sampled = [rng.choice(table / table.sum(), 32, p=table / table.sum()) for table in tables]
+        sizes = np.repeat([len(table) for table in tables], 32)
+        weights = importance_weights(np.concatenate(sampled), sizes, 1.0, tf.reduce_max).numpy().reshape(2, 32)
+        totals += (weights / weights[0, 0]).sum(axis=1)  # The divisor of the batch, in units of the equal table.
+    np.testing.assert_allclose(totals / (300 * 32), 1.0, rtol=0.1)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_probability_of_zero_gives_a_finite_weight(dtype):
     for beta in (0.4, 1.0):

@@ -17,9 +17,12 @@ def without(games, what, agent="black"):
 
 
 FAULTS = {
-    "an end that is a text": (lambda g: g.terminations.update(black="no"), "'black' terminated 'no': it must be True"),
+    "an end that is a text": (lambda g: g.terminations.update(black="no"), "'black' terminated 'no': it must"),
     "an end that is nothing": (lambda g: g.truncations.update(white=None), "'white' truncated None: it must be True"),
-    "an end that is an array": (lambda g: g.terminations.update(black=np.array([True, False])), "must be True or False"),
+    "an end that is an array": (
+        lambda g: g.terminations.update(black=np.array([True, False])),
+        "must be True or False",
+    ),
     "an end that is missing": (lambda g: without(g, "terminations"), "agent 'black' no entry in 'terminations'"),
     "an end of another name": (lambda g: without(g, "truncations", "white"), "agent 'white' no entry in 'truncations'"),
     "ends as a list": (lambda g: setattr(g, "terminations", [False, False]), "no dictionary 'terminations' by agent"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from host_network import HostNetwork, why_not
+from limited_link import LimitedLink
 
 from callboard.agents.variables import array_parts
 from callboard.agents.variables.weights import WeightClient
@@ -22,8 +23,6 @@ from callboard.launch.nodes.acting import weight_fetching
 from callboard.launch.nodes.acting.weight_fetching import fetch_weights
 from callboard.launch.nodes.acting.weight_store import WeightStore
 from callboard.launch.nodes.node import NodeContext
-
-from .limited_link import LimitedLink
 
 CALL_SECONDS = 0.5
 

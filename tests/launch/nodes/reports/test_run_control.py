@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from callboard.launch.nodes.reports.large_contents import KEEP, PART_BYTES
 from callboard.launch.nodes.reports.messages import Command, Reply
 from callboard.launch.nodes.reports.run_control import RunControl, Target
 
@@ -48,12 +49,22 @@ def test_limits_of_learners_count_the_steps_of_their_incarnations_and_share_what
 def test_a_command_waits_for_each_node_until_it_has_answered(control):
     command = Command("1", "save", b"")
     for _ in range(2):
-        control.send_command(*command, ["learner/0", "actor/0"])
+        control.send_command(*command[:3], ["learner/0", "actor/0"])
     assert control.commands_for("learner/0") == [command] and control.commands_for("actor/1") == []
     for result in (b"first", b"again"):
         control.take_replies("learner/0", [Reply("1", "", result), Reply("unknown", "", b"")])
     assert control.commands_for("learner/0") == [] and control.commands_for("actor/0") == [command]
-    assert control.replies("1") == {"learner/0": ["1", "", b"first"]}
+    assert control.replies("1") == {"learner/0": ["1", "", b"first", 0]} and control.replies("2") is None
+
+
+def test_parts_of_large_contents_come_one_at_a_time(control):
+    """So that no answer to a report is larger than one of them, while other commands wait for none."""
+    for number in range(3):
+        control.send_command(f"part {number}", KEEP, b"x" * PART_BYTES, ["learner/0"])
+    control.send_command("other", "save", b"", ["learner/0"])
+    for number in range(3):
+        assert [each.id for each in control.commands_for("learner/0")] == [f"part {number}", "other"]
+        control.take_replies("learner/0", [Reply(f"part {number}", "", b"")])
 
 
 def test_old_commands_are_forgotten(control, monkeypatch):
