@@ -9,7 +9,7 @@ FOLDERS = ("files", "settings", "networks", "environments", "replay", "agents", 
 """Folders of the library; examples are started like a program of one's own."""
 READERS = re.compile(
     r"(?:^|\.)(?:"
-    r"(?:cloudpickle|pickle|marshal|dill|joblib|shelve|json|tomllib|tomli|msgpack)\.(?:loads?|open|Unpickler)"
+    r"(?:cloudpickle|pickle|marshal|dill|joblib|shelve|json|tomllib|tomli|msgpack)\.(?:loads?|open|Unpickler|JSONDecoder)"
     r"|(?:np|numpy)\.(?:load|memmap|fromfile|loadtxt|genfromtxt|fromregex)"
     r"|(?:pd|pandas)\.read_\w+|torch\.load"
     r"|yaml\.(?:\w*load\w*|parse|scan|compose\w*)"

@@ -27,7 +27,7 @@ def parts_of(content: bytes) -> list[bytes]:
 
 
 class LargeContents:
-    """The parts of contents that a node receives or gives, until nobody has asked for them for a minute.
+    """The parts of contents that a node receives or gives, until no caller has asked for them for a minute.
 
     Args:
       clock: returns seconds.

@@ -140,7 +140,7 @@ def test_a_coordinator_that_restarts_receives_what_is_missing(connected):
     assert len(node.received) == 1 and np.array_equal(node.received[0], WEIGHTS)
 
 
-def test_parts_that_nobody_asks_for_are_forgotten():
+def test_parts_that_no_caller_asks_for_are_forgotten():
     now = [0.0]
     contents = LargeContents(lambda: now[0])
     assert contents.offer("1", b"x" * PART_BYTES) == 0 and contents.offer("1", b"x" * (PART_BYTES + 1)) == 2
