@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = define_experiment(agent, known.recipe, options)
     experiment = settings.without_agent()
     check_settings(experiment)
-    with environment_check(experiment) as check:
+    with environment_check(experiment, experiment.node_timeout) as check:
         check.wait_until_imported()
         environments.check(experiment.env, experiment.options_of_env)
         from ..launch.experiments.checked_run import Run

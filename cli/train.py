@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     check_address_is_free(experiment)
     launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
-    with environment_check(experiment) as check:
+    with environment_check(experiment, experiment.node_timeout) as check:
         check.wait_until_imported()
         environments.check(experiment.env, experiment.options_of_env)
         add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)

@@ -13,7 +13,7 @@ from ..errors import CallboardError, printable
 from ..launch.experiments.experiment import Experiment
 from ..launch.experiments.new_or_resumed import default_run_directory, unique_ending
 from ..launch.experiments.option_parsing import merge_options
-from ..launch.experiments.settings import experiment_settings, parse_experiment, read_recipes
+from ..launch.experiments.settings import parse_experiment, read_recipes
 from ..launch.run_directory.remote_storage import is_url
 from ..settings.nested_settings import declared_fields
 from ..studies.comparison.curve_plots import check_plot
@@ -21,7 +21,7 @@ from ..studies.tuning.records import TuneDirectory, best_trial, trials_table
 from ..studies.tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
 from ..studies.tuning.search_plots import plot_search
 from ..studies.tuning.search_space import describe
-from ..studies.tuning.tune_function import check_ray, new_search, with_absolute_weights
+from ..studies.tuning.tune_function import check_ray, new_search, settings_of_trials
 from .command_parser import CommandParser, field_values
 from .experiment_options import RECIPE_HELP, check_option_names, parse_arguments
 
@@ -110,8 +110,7 @@ def _new(
         new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{unique_ending()}"
     else:
         base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
-        base = with_absolute_weights(base)
-        tuning = Tuning(settings=_settings_of(base), **given)
+        tuning = Tuning(settings=settings_of_trials(base), **given)
         name = tuning.settings["agent"]["name"].rpartition(":")[2].lower()
         new_path = default_run_directory(base, f"tune-{name}")
     path = known.run_dir or new_path
@@ -134,13 +133,6 @@ def _resumed(
     if not known.trust:
         directory.check_owner()
     return directory, read_tuning(directory.settings)
-
-
-def _settings_of(experiment: Experiment) -> dict[str, Any]:
-    """Returns the experiment as settings of a recipe, without a run directory."""
-    settings = experiment_settings(experiment)
-    del settings["run_dir"]
-    return settings
 
 
 def _settings_without_experiment(options: Sequence[str]) -> dict[str, Any]:

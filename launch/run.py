@@ -15,7 +15,7 @@ from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import LineMonitor
 from .runs.prepared_run import check_can_be_resumed
 from .saved.trained_policy_sources import check_trained_policies
-from .saved.warm_start import check_warm_start, with_absolute_sources
+from .saved.warm_start import check_warm_start
 from .session import Session
 
 
@@ -59,9 +59,9 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
       CallboardError: the experiment or the run directory is refused.
     """
     check_can_be_resumed(experiment)
-    experiment = with_absolute_sources(experiment)
-    check_environment(experiment)
+    experiment = experiment.with_absolute_sources()
+    check_environment(experiment, experiment.node_timeout)
     layouts = check_experiment(experiment)
-    check_warm_start(experiment, layouts.whole, new=not resume)
+    check_warm_start(experiment, experiment.agent, layouts.whole, new=not resume)
     check_trained_policies(experiment, layouts.agents)
     return Run.of(experiment, layouts, find_run_directory(experiment, resume))

@@ -23,8 +23,8 @@ LAYERS = (
 """Packages from the lowest to the highest: one imports only those below its layer.  `settings` imports `files`."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 MOST_MODULES = 25
-TAKING_AN_EXPERIMENT = 25
-READING_AN_EXPERIMENT = 49
+TAKING_AN_EXPERIMENT = 15
+READING_AN_EXPERIMENT = 41
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 673
 LIBRARY_LINES = 80_650

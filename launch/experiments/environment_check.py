@@ -27,7 +27,7 @@ from ...errors import CallboardError, one_line
 from ...interpreter import python_command
 from ...settings.named_objects import import_object
 from ...settings.own_modules import searched_directories
-from .experiment import Experiment
+from .parts.acting_part import ActingPart
 
 _logger = logging.getLogger(__name__)
 
@@ -235,34 +235,35 @@ class _NothingToCheck:
 
 @contextlib.contextmanager
 def environment_check(
-    experiment: Experiment, notify: Callable[[str], object] = _logger.warning
+    acting: ActingPart, node_timeout: float, notify: Callable[[str], object] = _logger.warning
 ) -> Iterator["EnvironmentCheck | _NothingToCheck"]:
-    """Runs the check of an experiment's environment within the context.
+    """Runs the check of a run's environment within the context.
 
     Nothing is run if the environment is one of a library, was checked in this process before, cannot be pickled, or
     `check_env` is false.
 
     Args:
-      experiment: the experiment.
+      acting: names the environment, and how it is made.
+      node_timeout: seconds that a step may take.
       notify: takes a line of text for the user.
     """
-    options = experiment.options_of_env
+    options = acting.options_of_env
     trial = Trial(
-        with_objects(experiment.env),
+        with_objects(acting.env),
         options,
-        experiment.agent_options,
-        batch_size=min(2, experiment.envs_per_actor),
-        seed=experiment.seed,
+        acting.agent_options,
+        batch_size=min(2, acting.envs_per_actor),
+        seed=acting.seed,
     )
     pickled = None
-    if experiment.check_env and not is_of_library(experiment.env, options):
+    if acting.check_env and not is_of_library(acting.env, options):
         pickled = _pickled(trial)
     # The same name stands for the same code; a class of this program may have been defined anew.
-    digest = hashlib.sha256(repr(trial).encode() if trial.env == experiment.env else pickled or b"").digest()
+    digest = hashlib.sha256(repr(trial).encode() if trial.env == acting.env else pickled or b"").digest()
     if pickled is None or digest in _passed:
         yield _NothingToCheck()
         return
-    check = EnvironmentCheck(environment_text(experiment.env), pickled, experiment.node_timeout, notify)
+    check = EnvironmentCheck(environment_text(acting.env), pickled, node_timeout, notify)
     try:
         yield check
         check.wait()
@@ -271,13 +272,15 @@ def environment_check(
         check.close()
 
 
-def check_environment(experiment: Experiment, notify: Callable[[str], object] = _logger.warning) -> None:
-    """Checks an experiment's environment, see `environment_check`.
+def check_environment(
+    acting: ActingPart, node_timeout: float, notify: Callable[[str], object] = _logger.warning
+) -> None:
+    """Checks a run's environment, see `environment_check`.
 
     Raises:
       CallboardError: the environment cannot be used, or one of its methods hangs, or ends the process.
     """
-    with environment_check(experiment, notify):
+    with environment_check(acting, node_timeout, notify):
         pass
 
 

@@ -2,13 +2,11 @@
 
 import dataclasses
 import os
-import pathlib
 from typing import TYPE_CHECKING, Any
 
 from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
-from ...data import Layout
 from ...environments import named_factory, read_mixture
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
 from ...environments.external.simulators import PREFIX
@@ -20,25 +18,20 @@ from ...settings.nested_settings import declared_fields, nested_values, values_o
 from ...settings.setting_arguments import argument_text, check_argument_names, convert_arguments
 from ...settings.setting_types import texts_of
 from .parts.acting_part import ActingPart
-from .parts.output_part import CheckpointsPart, OutputPart, RecordingPart
+from .parts.output_part import CheckpointsPart, DirectoryPart, OutputPart, RecordingPart
 from .parts.server_part import ServerPart
 from .parts.warm_start_part import WarmStartPart
-from .policy_settings import made_policies, parse_policies
+from .policy_settings import TrainedPolicy, made_policies, parse_policies
+from .warm_start_settings import absolute_source
 
 
 # Dataclasses order their fields from the last base to the first, so the agent and the environment come first.
 @dataclasses.dataclass(frozen=True)
-class Experiment(ServerPart, OutputPart, CheckpointsPart, RecordingPart, WarmStartPart, ActingPart):
+class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, RecordingPart, WarmStartPart, ActingPart):
     """Everything that defines a run, independent of the launcher: the sum of its parts, which document their fields.
 
     An experiment can be given wherever one of its parts is taken.
-
-    Attributes:
-      run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
-        `runs/`.
     """
-
-    run_dir: str | pathlib.Path | None = None
 
     if not TYPE_CHECKING:
 
@@ -110,22 +103,16 @@ class Experiment(ServerPart, OutputPart, CheckpointsPart, RecordingPart, WarmSta
         """Number of actor nodes: a policy server stands for all actors."""
         return self.actors if self.policy_server is None else 1
 
-    def for_policy(self, agent: Agent, layout: Layout) -> "Experiment":
-        """Returns the experiment as the nodes of one of several policies see it.
+    def with_absolute_sources(self) -> "Experiment":
+        """Returns the experiment with absolute paths of the runs that it takes weights from, `init_from` and policies.
 
-        Args:
-          agent: the policy's agent.
-          layout: the policy's layout.
+        Nodes, and commands that read the experiment from its run directory, may have another working directory.
         """
-        return dataclasses.replace(
-            self,
-            agent=agent.for_agents(layout.agents_per_env),
-            envs_per_actor=layout.envs_per_actor,
-            policies={},
-            mapping=None,
-            evaluation_mapping=None,
-            train=(),
-        )
+        policies = {
+            name: policy.with_absolute_path() if isinstance(policy, TrainedPolicy) else policy
+            for name, policy in self.policies.items()
+        }
+        return dataclasses.replace(self, init_from=absolute_source(self.init_from), policies=policies)
 
 
 def _arguments_of_agent(agent: Any) -> dict[str, str]:

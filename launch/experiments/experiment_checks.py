@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...agents.schedules import check_schedules
 from ...agents.settings.optimizer_settings import check_own_optimizers
@@ -22,62 +23,64 @@ from ...settings.callback_settings import check_callbacks
 from ..processes.devices import device_count, gpu_indices
 from ..processes.gpu_driver import find_gpus
 from .curriculum import check_stages
-from .experiment import Experiment
+from .parts.acting_part import ActingPart
 from .parts.episodes_part import EpisodesPart
+from .parts.output_part import CheckpointsPart, RecordingPart
 from .parts.placement_part import PlacementPart
 from .parts.policies_part import PoliciesPart
+from .parts.server_part import ServerPart
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
 
 
-def check_node_counts(experiment: Experiment) -> None:
-    """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
-    if not experiment.actors and not experiment.dataset:
+def check_node_counts(acting: ActingPart, recording: RecordingPart, server: ServerPart) -> None:
+    """Rejects numbers of replay shards and inference nodes that do not fit the actors, and what needs others."""
+    if not acting.actors and not recording.dataset:
         raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
-    if experiment.actors and isinstance(experiment.env, str) and experiment.env.startswith(RECORDED_PREFIX):
+    if acting.actors and isinstance(acting.env, str) and acting.env.startswith(RECORDED_PREFIX):
         raise CallboardError("actors need an environment: name one with env, or set actors to 0")
-    if not experiment.actors and experiment.max_learner_steps is None and experiment.max_seconds is None:
+    if not acting.actors and acting.max_learner_steps is None and acting.max_seconds is None:
         raise CallboardError(
             "a run without actors makes no environment steps that would end it: set max_learner_steps or max_seconds"
         )
-    if not experiment.actors and experiment.inference == "central":
+    if not acting.actors and acting.inference == "central":
         raise CallboardError("central inference is for actors, and there are 0: leave inference out")
-    if experiment.policy_server is not None and experiment.record_episodes:
+    if server.policy_server is not None and recording.record_episodes:
         raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
-    if parse_record_infos(experiment.record_infos) and not experiment.record_episodes:
+    if parse_record_infos(recording.record_infos) and not recording.record_episodes:
         raise CallboardError("record_infos are infos of the episodes that are recorded: set record_episodes to true")
     for name in ("render", "training_video_every"):
-        if getattr(experiment, name) is not None and (not experiment.actors or experiment.policy_server is not None):
+        if getattr(acting, name) is not None and (not acting.actors or server.policy_server is not None):
             raise CallboardError(f"{name} is for environments that actors of the run step: leave it out")
-    if experiment.replay_shards > experiment.actors and not experiment.dataset:
+    if acting.replay_shards > acting.actors and not recording.dataset:
         raise CallboardError(
-            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
-            f"at most {experiment.actors}"
+            f"each of {acting.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
+            f"at most {acting.actors}"
         )
-    if experiment.inference == "local" and experiment.inference_nodes > 1:
+    if acting.inference == "local" and acting.inference_nodes > 1:
         raise CallboardError(
-            f"{experiment.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
+            f"{acting.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
             "set inference to central"
         )
-    if experiment.inference_nodes > max(1, experiment.actors):
+    if acting.inference_nodes > max(1, acting.actors):
         raise CallboardError(
-            f"each of {experiment.inference_nodes} inference nodes needs an actor that it acts for: set "
-            f"inference_nodes to at most {experiment.actors}"
+            f"each of {acting.inference_nodes} inference nodes needs an actor that it acts for: set "
+            f"inference_nodes to at most {acting.actors}"
         )
 
 
-def check_shares(experiment: Experiment) -> None:
+def check_shares(acting: ActingPart) -> None:
     """Rejects environments in a list that would get no slot."""
-    if not isinstance(experiment.env, tuple):
+    if not isinstance(acting.env, tuple):
         return
-    weights = [entry.weight for entry in experiment.env]
-    counts = {"actors * envs_per_actor": experiment.actors * experiment.envs_per_actor} if experiment.actors else {}
-    if experiment.evaluator:
-        counts["evaluation_envs"] = experiment.evaluation_batch()
+    weights = [entry.weight for entry in acting.env]
+    counts = {"actors * envs_per_actor": acting.actors * acting.envs_per_actor} if acting.actors else {}
+    if acting.evaluator:
+        counts["evaluation_envs"] = acting.evaluation_batch()
     for setting, count in counts.items():
         missing = set(range(len(weights))) - set(environment_of_slots(weights, count).tolist())
         if missing:
-            entry = experiment.env[min(missing)]
+            entry = acting.env[min(missing)]
             raise CallboardError(
                 f"environment {environment_text(entry.name)!r} with weight {entry.weight:g} gets none of the "
                 f"{count} slots: increase {setting}, or its weight"
@@ -118,16 +121,16 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
         )
 
 
-def check_evaluations(experiment: Experiment) -> None:
+def check_evaluations(acting: ActingPart) -> None:
     """Rejects numbers of evaluations that do not fit each other, and settings that need an evaluator."""
-    episodes, environments = experiment.evaluation_episodes, experiment.evaluation_batch()
-    if experiment.evaluator and episodes % environments:
+    episodes, environments = acting.evaluation_episodes, acting.evaluation_batch()
+    if acting.evaluator and episodes % environments:
         raise CallboardError(
             f"evaluation_episodes ({episodes}) must be a multiple of evaluation_envs ({environments}): every "
             "environment plays the same number of episodes; set evaluation_envs to null for the largest fitting number"
         )
     for name in ("stop_return", "patience", "video_every"):
-        if getattr(experiment, name) is not None and not experiment.evaluator:
+        if getattr(acting, name) is not None and not acting.evaluator:
             raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
 
 
@@ -156,57 +159,57 @@ def check_tasks(environment: PoliciesPart, tasks: Sequence[Any], infos: bool = F
         check_hooks(environment.env, environment.options_of_env, infos, tasks)
 
 
-def check_run_conditions(experiment: Experiment, agent: str | None) -> None:
+def check_run_conditions(acting: ActingPart, agent: str | None) -> None:
     """Rejects conditions on metrics that the run does not have.
 
     Args:
-      experiment: the experiment.
+      acting: the settings of whatever plays, and the limits of the run.
       agent: name of the agent of an environment that has one; None if that is not known yet.
     """
-    known = metrics_known(experiment, agent)
-    check_conditions(experiment.stop_when, *known)
-    conditions = [stage.when for stage in experiment.curriculum if stage.when is not None]
+    known = metrics_known(acting, agent)
+    check_conditions(acting.stop_when, *known)
+    conditions = [stage.when for stage in acting.curriculum if stage.when is not None]
     check_conditions(conditions, *known, "curriculum: when")
 
 
-def metrics_known(experiment: Experiment, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
+def metrics_known(acting: ActingPart, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
     """Returns what is known of a run's metrics: the arguments of `check_metric` after the name.
 
     Args:
-      experiment: the experiment.
+      acting: the settings of whatever plays, and the limits of the run.
       agent: see `check_run_conditions`.
     """
-    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
-    own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
-    return agent, experiment.replay_shards, inference_nodes, experiment.evaluator, own
+    inference_nodes = acting.inference_nodes if acting.inference == "central" else 0
+    own = _own_metrics(acting) if agent else [*_own_metrics(acting), *_metrics_of_policies(acting)]
+    return agent, acting.replay_shards, inference_nodes, acting.evaluator, own
 
 
-def check_agent(experiment: Experiment, layout: Layout, learners_here: int | None) -> None:
-    """Rejects an agent that cannot learn with this layout and the settings of its experiment."""
-    check_devices(experiment, experiment.learners if learners_here is None else learners_here)
-    experiment.evaluation_policy_mode()
-    check_learner_steps(experiment)
-    experiment.agent.check(layout)
-    _check_publishing(experiment, layout)
-    check_own_optimizers(experiment.agent)
-    check_schedules(experiment.agent, layout, experiment.max_learner_steps)
+def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout, learners_here: int | None) -> None:
+    """Rejects an agent that cannot learn with this layout and the settings of its run."""
+    check_devices(acting, acting.learners if learners_here is None else learners_here)
+    acting.evaluation_policy_mode()
+    check_learner_steps(acting)
+    acting.agent.check(layout)
+    _check_publishing(acting.agent, checkpoints.publish_every_steps, layout)
+    check_own_optimizers(acting.agent)
+    check_schedules(acting.agent, layout, acting.max_learner_steps)
 
 
-def _check_publishing(experiment: Experiment, layout: Layout) -> None:
+def _check_publishing(agent: Agent, every: int, layout: Layout) -> None:
     """Rejects weights that come so seldom that actors which wait for them would stop."""
-    if experiment.publish_every_steps == 1:
+    if every == 1:
         return
-    pace = experiment.agent.make_replay(layout).pace
-    if pace is not None and experiment.publish_every_steps > pace.max_policy_lag + 1:
+    pace = agent.make_replay(layout).pace
+    if pace is not None and every > pace.max_policy_lag + 1:
         raise CallboardError(
-            f"publish_every_steps is {experiment.publish_every_steps}, but actors of {agent_name(experiment.agent)} "
-            f"wait for weights of the last {pace.max_policy_lag + 1} learner step(s): leave it out"
+            f"publish_every_steps is {every}, but actors of {agent_name(agent)} wait for weights of the last "
+            f"{pace.max_policy_lag + 1} learner step(s): leave it out"
         )
 
 
-def check_learner_steps(experiment: Experiment) -> None:
+def check_learner_steps(acting: ActingPart) -> None:
     """Rejects a limit of learner steps that the agent cannot reach exactly."""
-    limit, at_a_time = experiment.max_learner_steps, experiment.agent.steps_at_a_time()
+    limit, at_a_time = acting.max_learner_steps, acting.agent.steps_at_a_time()
     if limit is not None and limit % at_a_time:
         fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
         raise CallboardError(
@@ -215,17 +218,17 @@ def check_learner_steps(experiment: Experiment) -> None:
         )
 
 
-def _own_metrics(experiment: Experiment) -> list[str]:
+def _own_metrics(episodes: EpisodesPart) -> list[str]:
     """Returns the names of metrics that a run has besides the registered ones, see `check_conditions`."""
-    names = [f"episode/{metric.name}" for metric in parse_episode_metrics(experiment.episode_metrics)]
+    names = [f"episode/{metric.name}" for metric in parse_episode_metrics(episodes.episode_metrics)]
     names += [f"evaluator/{name}" for name in names]
     names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
-    if experiment.callbacks:
+    if episodes.callbacks:
         names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
     return names
 
 
-def _metrics_of_policies(experiment: Experiment) -> list[str]:
+def _metrics_of_policies(environment: PoliciesPart) -> list[str]:
     """Returns the beginnings of the names of metrics that an environment with several agents has, likewise."""
-    names = [*(experiment.policies or (SHARED,)), "agent"]
+    names = [*(environment.policies or (SHARED,)), "agent"]
     return [f"{beginning}{name}/*" for name in names for beginning in ("", "evaluator/")]

@@ -14,8 +14,8 @@ from ...errors import CallboardError
 from ..run_directory.layout import RunDirectory
 from ..run_directory.replaced_run import check_may_be_replaced, has_learned
 from ..run_directory.run_lock import check_not_running
-from .experiment import Experiment
 from .parts.environment_part import EnvironmentPart
+from .parts.output_part import DirectoryPart
 
 _MOST_LETTERS = 80
 """Of the environments' names in the name of a directory."""
@@ -27,25 +27,25 @@ _LONGEST_BELOW = 512
 """Bytes of the longest path in a run directory."""
 
 
-def find_run_directory(experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> RunDirectory:
+def find_run_directory(chosen: DirectoryPart, resume: bool, agent: str = "", overwrite: bool = False) -> RunDirectory:
     """Returns the directory to run in; writes nothing yet.
 
     Args:
-      experiment: experiment of the run.
+      chosen: the directory, or what a new one is named for.
       resume: whether the directory must contain a run; otherwise it must not.
-      agent: name of the agent, if the experiment has none yet.
+      agent: name of the agent, if that is None.
       overwrite: whether a new run replaces one that is in the directory.
 
     Raises:
       CallboardError: the directory already contains a run, or none to resume.
     """
-    path = experiment.run_dir
+    path = chosen.run_dir
     if path is None:
         if resume:
             raise CallboardError("resume needs the run's directory; name it with --run-dir")
         check_can_be_made(pathlib.Path("runs"))
-        name = (agent or agent_name(experiment.agent)).rpartition(":")[2].lower()
-        path = default_run_directory(experiment, name)
+        name = (agent or agent_name(chosen.agent)).rpartition(":")[2].lower()
+        path = default_run_directory(chosen, name)
     check_can_be_made(pathlib.Path(path))
     directory = RunDirectory(pathlib.Path(path).absolute())
     check_not_running(directory.lock())

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from ...agents.agent_names import agent_name
 from ...data import Layout
 from ...environments import ONLY_AGENT, environment_text, is_multi_agent
-from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMapping
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec, describe
 from ..run_directory.metric_names import POLICY_METRICS
-from .experiment import Experiment
-from .experiment_checks import check_agent, check_run_conditions, check_tasks
+from .experiment_checks import check_agent, check_run_conditions
+from .parts.acting_part import ActingPart
+from .parts.output_part import CheckpointsPart
+from .parts.policies_part import PoliciesPart
+from .parts.warm_start_part import WarmStartPart
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 from .stop_conditions import check_conditions, parse_conditions
@@ -38,49 +40,53 @@ _OF_POLICY = tuple(
 )
 
 
-def check_number_of_agents(experiment: Experiment) -> None:
+def check_number_of_agents(environment: PoliciesPart, warm_start: WarmStartPart) -> None:
     """Rejects settings that are for more agents than the environment has, or for fewer.
 
     Raises:
       CallboardError: names the first of them, or an environment with several agents in a list.
     """
-    for entry in experiment.env if isinstance(experiment.env, tuple) else ():
-        if is_multi_agent(entry.name, {**experiment.env_options, **experiment.python_of_env, **entry.options}):
+    for entry in environment.env if isinstance(environment.env, tuple) else ():
+        if is_multi_agent(entry.name, {**environment.env_options, **environment.python_of_env, **entry.options}):
             raise CallboardError(
                 f"environments in a list have one agent each, and {environment_text(entry.name)} has several; make it "
                 "the only one"
             )
-    if experiment.has_agents:
+    if environment.has_agents:
         for name in _OF_ONE_AGENT:
-            if getattr(experiment, name):
+            if getattr(warm_start, name):
                 raise CallboardError(
                     f"{name} is for environments with one agent; let a policy play with saved weights instead, as "
                     "`{weights: RUN@best}`"
                 )
         return
     for name in _OF_SEVERAL_AGENTS:
-        if getattr(experiment, name):
+        if getattr(environment, name):
             raise CallboardError(
-                f"{name} is for environments with several agents, and {environment_text(experiment.env)} has one; "
+                f"{name} is for environments with several agents, and {environment_text(environment.env)} has one; "
                 "leave it out"
             )
 
 
 def check_policies_learn(
-    experiment: Experiment, agents: Mapping[str, EnvironmentSpec], learners_here: int | None
+    acting: ActingPart,
+    checkpoints: CheckpointsPart,
+    agents: Mapping[str, EnvironmentSpec],
+    learners_here: int | None,
 ) -> Layouts:
     """Rejects an experiment whose policies cannot play or learn.
 
     Args:
-      experiment: the experiment.
+      acting: the policies, their environment, and the nodes and limits of the run.
+      checkpoints: how often weights are published.
       agents: spec of each agent of the environment.
       learners_here: see `run_checks.check_experiment`.
 
     Raises:
       CallboardError: names the problem, in one line.
     """
-    check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
-    plan, evaluated = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
+    check_policies(acting.policies or {SHARED: acting.agent}, acting.trained)
+    plan, evaluated = make_plan(acting, agents), make_plan(acting, agents, evaluation=True)
     for name in plan.policies:
         if name not in {**plan.slots, **evaluated.slots}:
             raise CallboardError(
@@ -88,10 +94,8 @@ def check_policies_learn(
                 "or leave it out"
             )
     _check_spaces(plan, evaluated)
-    _check_conditions(experiment, plan, evaluated)
-    tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
-    check_tasks(experiment, tasks, bool(parse_episode_metrics(experiment.episode_metrics) or experiment.record_infos))
-    if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
+    _check_conditions(acting, plan, evaluated)
+    if acting.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts: dict[str, Layout] = {}
     for name, agent in plan.learning.items():
@@ -100,9 +104,9 @@ def check_policies_learn(
                 f"the policy {name!r} is to learn, and no agent gets it in training{_of_function(plan)}; name it in "
                 "mapping"
             )
-        layouts[name] = layout = plan.layout_in(experiment, name)
+        layouts[name] = layout = plan.layout_in(acting, name)
         with _naming(name, layout.agents_per_env):
-            check_agent(experiment.for_policy(agent, layout), layout, learners_here)
+            check_agent(acting.for_policy(agent, layout), checkpoints, layout, learners_here)
     return Layouts(next(iter(layouts.values())), layouts, agents)
 
 
@@ -112,15 +116,15 @@ def _of_function(plan: PolicyPlan) -> str:
     return f" in the {EPISODES_TRIED} or more episodes for which the mapping was tried" if tried else ""
 
 
-def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: PolicyPlan) -> None:
+def _check_conditions(acting: ActingPart, plan: PolicyPlan, evaluated: PolicyPlan) -> None:
     """Rejects conditions on metrics of single policies and agents that can never hold."""
     if ONLY_AGENT in plan.learning:
-        check_run_conditions(experiment, agent_name(plan.learning[ONLY_AGENT]))
+        check_run_conditions(acting, agent_name(plan.learning[ONLY_AGENT]))
         return
-    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
-    nodes = (experiment.replay_shards, inference_nodes, experiment.evaluator)
-    stages = [stage.when for stage in experiment.curriculum if stage.when is not None]
-    for setting, texts in (("stop_when", experiment.stop_when), ("curriculum: when", stages)):
+    inference_nodes = acting.inference_nodes if acting.inference == "central" else 0
+    nodes = (acting.replay_shards, inference_nodes, acting.evaluator)
+    stages = [stage.when for stage in acting.curriculum if stage.when is not None]
+    for setting, texts in (("stop_when", acting.stop_when), ("curriculum: when", stages)):
         for condition in parse_conditions(texts, setting):
             policy, _, metric = condition.metric.partition("/")
             if condition.metric.startswith(("agent/", *(f"evaluator/{name}/" for name in ("agent", *plan.policies)))):

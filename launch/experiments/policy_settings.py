@@ -14,6 +14,7 @@ from ...agents.registry import agent_class, agent_settings
 from ...errors import CallboardError, unknown
 from ...settings.nested_settings import declared_fields, merged_values
 from ...settings.setting_types import NAME, check_ranges, converted, given_fields, shown
+from ..run_directory.run_reference import parse_run_reference
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""
@@ -38,6 +39,10 @@ class TrainedPolicy:
     """
 
     weights: str
+
+    def with_absolute_path(self) -> TrainedPolicy:
+        """Returns the policy with an absolute path; URLs are kept."""
+        return TrainedPolicy(str(parse_run_reference(self.weights).absolute()))
 
 
 FrozenPolicy = TrainedPolicy

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Any
 
+from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...environments import ONLY_AGENT
 from ...environments.recorded import RecordedData, open_data, parse_sources
@@ -11,7 +12,7 @@ from ...environments.recorded.episode_feed import shares_of
 from ...errors import CallboardError
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import texts_of
-from .experiment import Experiment
+from .parts.acting_part import ActingPart
 from .parts.output_part import RecordingPart
 from .policy_plan import Layouts
 
@@ -35,66 +36,66 @@ def open_sources(recording: RecordingPart) -> tuple[list[RecordedData], list[flo
     return data, shares_of(data, [source.share for source in sources])
 
 
-def check_datasets(experiment: Experiment, layouts: Layouts) -> None:
+def check_datasets(recording: RecordingPart, acting: ActingPart, layouts: Layouts) -> None:
     """Rejects data sets from which the agent cannot learn; all of their episodes are read for that.
 
     Raises:
       CallboardError: names the problem, such as the first difference between the spaces.
     """
-    _check_share(experiment)
-    if not dataset_texts(experiment):
+    _check_share(recording, acting)
+    if not dataset_texts(recording):
         return
     if ONLY_AGENT not in layouts.agents:
         raise CallboardError("a dataset is for an environment with one agent: leave dataset out")
-    _replay_of(experiment)
-    for one in open_sources(experiment)[0]:
+    _replay_of(acting.agent)
+    for one in open_sources(recording)[0]:
         one.require_fit(layouts.whole.spec)
         one.check()
 
 
-def with_recorded_data(experiment: Experiment) -> Experiment:
-    """Returns the experiment as its nodes see it: with absolute paths of data sets, and a replay that fits them.
+def settings_of_recorded_data(recording: RecordingPart, acting: ActingPart) -> dict[str, Any]:
+    """Returns the settings that nodes see otherwise: absolute paths of data sets, and a replay that fits them.
 
     The replay of a run without actors holds every recorded item once, or as many as it has room for, and is full before
     learning begins.  So is the table of demonstrations of a run with actors, if it has one.
     """
-    texts = dataset_texts(experiment)
+    texts = dataset_texts(recording)
     if not texts:
-        return experiment
-    experiment = dataclasses.replace(experiment, dataset=tuple(map(_absolute, texts)))
-    replay, agent = _replay_of(experiment), experiment.agent
-    if experiment.actors and not replay.demonstration_share:
-        return experiment
+        return {}
+    dataset, agent = tuple(map(_absolute, texts)), acting.agent
+    replay = _replay_of(agent)
+    if acting.actors and not replay.demonstration_share:
+        return {"dataset": dataset}
     settings: Any = agent
-    data = open_sources(experiment)[0]
+    data = open_sources(recording)[0]
     items = agent.recorded_items(sum(one.total_steps for one in data), sum(one.total_episodes for one in data))
-    if experiment.actors:
+    if acting.actors:
         most = min(items, replay.demonstration_items or items)
         replay = dataclasses.replace(replay, demonstration_items=max(1, most))
     else:
-        size = max(settings.batch_size * experiment.replay_shards, min(replay.size, items))
+        size = max(settings.batch_size * acting.replay_shards, min(replay.size, items))
         replay = dataclasses.replace(replay, size=size, min_size=size)
-    return dataclasses.replace(experiment, agent=dataclasses.replace(settings, replay=replay))
+    return {"dataset": dataset, "agent": dataclasses.replace(settings, replay=replay)}
 
 
-def _check_share(experiment: Experiment) -> None:
+def _check_share(recording: RecordingPart, acting: ActingPart) -> None:
     """Rejects a share of demonstrations where there are none, or nothing else."""
-    replay = experiment.agent.recorded_replay()
+    replay = acting.agent.recorded_replay()
     if replay is None or not replay.demonstration_share:
         return
-    if not dataset_texts(experiment):
+    if not dataset_texts(recording):
         raise CallboardError(
             "agent.replay.demonstration_share is for recorded episodes: name a dataset, or leave it out"
         )
-    if not experiment.actors:
+    if not acting.actors:
         raise CallboardError(
             "a run without actors learns from recorded episodes alone: leave agent.replay.demonstration_share out, "
             "or set actors to 1"
         )
-    if experiment.replay_shards > experiment.actors:
+    if acting.replay_shards > acting.actors:
         raise CallboardError(
-            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it beside the "
-            f"demonstrations: set replay_shards to at most {experiment.actors}"
+            f"each of {acting.replay_shards} replay shards needs an actor that writes to it beside the "
+            f"demonstrations: set replay_shards to at most {acting.actors}"
         )
 
 
@@ -106,11 +107,11 @@ def _absolute(text: str) -> str:
     return os.path.abspath(source.name) + text[len(source.name) :]
 
 
-def _replay_of(experiment: Experiment) -> ReplaySettings:
-    replay = experiment.agent.recorded_replay()
+def _replay_of(agent: Agent) -> ReplaySettings:
+    replay = agent.recorded_replay()
     if replay is None:
         raise CallboardError(
-            f"{agent_name(experiment.agent)} learns from its own newest episodes alone; choose an agent with a replay, "
+            f"{agent_name(agent)} learns from its own newest episodes alone; choose an agent with a replay, "
             "such as bc or sac, or leave dataset out"
         )
     return replay

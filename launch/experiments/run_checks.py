@@ -1,5 +1,6 @@
 """The checks of a whole experiment, before anything starts."""
 
+from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...settings.setting_types import check_ranges
 from ..loggers.metric_logger import check_loggers, require_package
 from .experiment import Experiment
@@ -9,6 +10,7 @@ from .experiment_checks import (
     check_node_counts,
     check_run_conditions,
     check_shares,
+    check_tasks,
 )
 from .policy_checks import check_number_of_agents, check_policies_learn
 from .policy_plan import Layouts
@@ -23,8 +25,8 @@ def check_settings(experiment: Experiment) -> None:
       CallboardError: names the problem and a valid value, in one line.
     """
     check_ranges(experiment)
-    check_policy_server(experiment)
-    check_node_counts(experiment)
+    check_policy_server(experiment, experiment)
+    check_node_counts(experiment, experiment, experiment)
     check_shares(experiment)
     check_evaluations(experiment)
     check_callbacks_and_tasks(experiment)
@@ -49,5 +51,8 @@ def check_experiment(experiment: Experiment, learners_here: int | None = None) -
       CallboardError: names the problem and a valid value, in one line.
     """
     check_settings(experiment)
-    check_number_of_agents(experiment)
-    return check_policies_learn(experiment, experiment.agent_specs(), learners_here)
+    check_number_of_agents(experiment, experiment)
+    layouts = check_policies_learn(experiment, experiment, experiment.agent_specs(), learners_here)
+    tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
+    check_tasks(experiment, tasks, bool(parse_episode_metrics(experiment.episode_metrics) or experiment.record_infos))
+    return layouts

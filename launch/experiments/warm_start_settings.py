@@ -26,12 +26,7 @@ def parse_source(init_from: str) -> RunReference:
 
 def absolute_source(init_from: str | None) -> str | None:
     """Returns the setting with an absolute path: nodes and trials may have another working directory."""
-    if init_from is None:
-        return None
-    source = parse_source(init_from)
-    if not is_url(source.run):
-        source = source._replace(run=os.path.abspath(source.run))
-    return str(source)
+    return None if init_from is None else str(parse_source(init_from).absolute())
 
 
 def check_source_exists(source: RunReference, setting: str = "init_from") -> None:

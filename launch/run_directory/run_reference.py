@@ -19,6 +19,10 @@ class RunReference(NamedTuple):
     checkpoint: str
     """`best` by evaluation, `latest`, a learner step, or the name of a checkpoint's directory; "" if none is named."""
 
+    def absolute(self) -> "RunReference":
+        """Returns the reference with an absolute path; URLs are kept."""
+        return self if is_url(self.run) else self._replace(run=os.path.abspath(self.run))
+
     def __str__(self) -> str:
         return f"{self.run}@{self.checkpoint}" if self.checkpoint else self.run
 

@@ -1,6 +1,7 @@
 """Preparation of a run: its checks, its directory, and its program graph."""
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from ..experiments.environment_check import check_environment
 from ..experiments.experiment import Experiment
 from ..experiments.policy_plan import Layouts
 from ..experiments.policy_server_settings import check_address_is_free
-from ..experiments.recorded_sources import check_datasets, with_recorded_data
+from ..experiments.recorded_sources import check_datasets, settings_of_recorded_data
 from ..experiments.run_checks import check_experiment
 from ..experiments.settings import format_experiment
 from ..launchers.launcher import Launcher
@@ -40,7 +41,7 @@ from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
 from ..saved.saved_policies import check_same_spaces
 from ..saved.trained_policy_sources import check_trained_policies
-from ..saved.warm_start import check_warm_start, with_absolute_sources
+from ..saved.warm_start import check_warm_start
 
 _logger = logging.getLogger(__name__)
 
@@ -104,16 +105,17 @@ def prepared_run(
     """
     bypass_proxies()
     check_can_be_resumed(experiment)
-    experiment = with_recorded_data(with_absolute_sources(launcher.fit(experiment)))
+    experiment = launcher.fit(experiment).with_absolute_sources()
+    experiment = dataclasses.replace(experiment, **settings_of_recorded_data(experiment, experiment))
     launcher.check(experiment)
     if not launcher.in_this_process:
         # They belong to the nodes; one operation of TensorFlow would take all of their memory.
         hide_gpus()
     check_address_is_free(experiment)
     here = launcher.local_nodes(experiment)
-    check_environment(experiment)
+    check_environment(experiment, experiment.node_timeout)
     layouts = check_experiment(experiment, here.learners)
-    check_datasets(experiment, layouts)
+    check_datasets(experiment, experiment, layouts)
     if experiment.record_episodes:
         require_minari("record_episodes")
     if experiment.render is not None and launcher.on_this_machine:
@@ -128,7 +130,7 @@ def prepared_run(
     if launcher.in_this_process:
         take_devices(experiment.learner_devices, experiment.gpu_use)
     if here.checkpoints and (experiment.init_from or experiment.freeze):
-        check_warm_start(experiment, layouts.whole, new=not resume)
+        check_warm_start(experiment, experiment.agent, layouts.whole, new=not resume)
     if here.checkpoints:
         check_trained_policies(experiment, layouts.agents)
         if not resume:

@@ -1,6 +1,5 @@
 """The policies that other runs have trained: their agents and weights."""
 
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -29,14 +28,6 @@ class TrainedPolicyWeights(NamedTuple):
     """Spec of the agent that it was trained as; None for old runs."""
     values: list[np.ndarray]
     """The values of the policy's variables, in order."""
-
-
-def with_absolute_path(policy: TrainedPolicy) -> TrainedPolicy:
-    """Returns a saved policy with an absolute path; URLs are kept."""
-    reference = parse_run_reference(policy.weights)
-    if is_url(reference.run):
-        return policy
-    return TrainedPolicy(str(reference._replace(run=os.path.abspath(reference.run))))
 
 
 def trained_agent(policy: TrainedPolicy) -> Agent:

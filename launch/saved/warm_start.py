@@ -1,13 +1,12 @@
 """Warm starts: a new run begins with weights of another run, and may keep parts of its network frozen."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ...agents.agent import Policy
+from ...agents.agent import Agent, Policy
 from ...agents.variables.frozen_weights import find_frozen
 from ...agents.variables.weight_names import named_weights, weight_names
 from ...agents.variables.weight_patterns import matching, parts_of
@@ -15,53 +14,39 @@ from ...data import Layout
 from ...errors import CallboardError
 from ...networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from ...settings.setting_types import texts_of
-from ..experiments.experiment import Experiment
 from ..experiments.parts.warm_start_part import WarmStartPart
-from ..experiments.policy_settings import TrainedPolicy
-from ..experiments.warm_start_settings import absolute_source, check_source_exists, parse_source
+from ..experiments.warm_start_settings import check_source_exists, parse_source
 from ..run_directory.policy_weights import SavedPolicy, read_policy
 from ..run_directory.remote_storage import local_copy
 from ..run_directory.run_reference import RunReference
 from .saved_policies import policy_file
-from .trained_policy_sources import with_absolute_path
 
 _BEST = "best"
 _SHOWN = 3
 
 
-def with_absolute_sources(experiment: Experiment) -> Experiment:
-    """Returns the experiment with absolute paths of the runs that it takes weights from, `init_from` and policies.
-
-    Nodes, and commands that read the experiment from its run directory, may have another working directory.
-    """
-    policies = {
-        name: with_absolute_path(policy) if isinstance(policy, TrainedPolicy) else policy
-        for name, policy in experiment.policies.items()
-    }
-    return dataclasses.replace(experiment, init_from=absolute_source(experiment.init_from), policies=policies)
-
-
-def check_warm_start(experiment: Experiment, layout: Layout, new: bool = True) -> None:
+def check_warm_start(warm_start: WarmStartPart, agent: Agent, layout: Layout, new: bool = True) -> None:
     """Checks that the weights to begin with are there and fit, and that there are parts to freeze.
 
     Args:
-      experiment: the experiment.
-      layout: its layout.
+      warm_start: names the run and the parts of the network.
+      agent: the agent.
+      layout: the layout of the run.
       new: whether the run begins; one that is resumed has weights of its own.
 
     Raises:
       CallboardError: names what is missing or differs, and what there is.
     """
-    begins = new and experiment.init_from is not None
-    if not begins and not texts_of(experiment.freeze):
+    begins = new and warm_start.init_from is not None
+    if not begins and not texts_of(warm_start.freeze):
         return
     if begins:
-        check_source_exists(parse_source(experiment.init_from or ""))
-    networks = experiment.agent.make_networks(layout)
-    if texts_of(experiment.freeze):
-        find_frozen(networks, texts_of(experiment.freeze))
+        check_source_exists(parse_source(warm_start.init_from or ""))
+    networks = agent.make_networks(layout)
+    if texts_of(warm_start.freeze):
+        find_frozen(networks, texts_of(warm_start.freeze))
     if begins:
-        find_initial_weights(experiment, networks, experiment.agent.make_policy(networks, "train"))
+        find_initial_weights(warm_start, networks, agent.make_policy(networks, "train"))
 
 
 def initialize(warm_start: WarmStartPart, networks: tf.Module, policy: Policy) -> str:

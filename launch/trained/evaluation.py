@@ -5,7 +5,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
 from ...agents.settings.exploration_settings import ExplorationSettings
@@ -15,7 +15,7 @@ from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvi
 from ...environments.recorded.chosen_infos import ChosenInfos
 from ...errors import CallboardError
 from ...settings.setting_types import check_ranges
-from ..experiments.parts.acting_part import ActingPart
+from ..experiments.parts.acting_part import ActingPart, Playing
 from ..experiments.recorded_metadata import recorded_metadata
 from ..nodes.episodes.episode_watch import WatchedEnvironment
 from ..nodes.episodes.joint_episodes import joint_evaluation_metrics
@@ -26,8 +26,6 @@ from ..nodes.evaluation.video import Recorded, make_drawing, record_video
 from ..pictures.live_view import check_display, live_view
 from ..run_directory.layout import RunDirectory
 from .saved_players import saved_players
-
-Playing = TypeVar("Playing", bound=ActingPart)
 
 
 class Evaluation(NamedTuple):

@@ -12,7 +12,7 @@ from ...environments import environment_text
 from ...errors import CallboardError
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
-from ..experiments.experiment import Experiment
+from ..experiments.parts.acting_part import ActingPart, Playing
 from ..experiments.settings import read_experiment
 from ..result import EvaluationResult, evaluation_result
 from ..run_directory.chosen_weights import chosen_checkpoint
@@ -88,7 +88,7 @@ def export(run: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: 
         return export_run(experiment, directory, pathlib.Path(path), checkpoint)
 
 
-def with_environment(experiment: Experiment, env: Any, options: Mapping[str, Any] | None) -> Experiment:
+def with_environment(experiment: Playing, env: Any, options: Mapping[str, Any] | None) -> Playing:
     """Returns an experiment with another environment, or other options of its own; None leaves them unchanged."""
     if env is not None:
         given = dataclasses.replace(experiment, env=env, env_options=dict(options or {}))
@@ -148,7 +148,7 @@ class SavedPolicy(NamedTuple):
     policy: Policy
     spec: EnvironmentSpec
     """The spec of the run's environment."""
-    experiment: Experiment
+    experiment: ActingPart
     """The experiment of the run, with the settings of the evaluation."""
 
 

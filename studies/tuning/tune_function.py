@@ -64,8 +64,7 @@ def tune(
         raise CallboardError('search must be distributions by setting, such as {"seed": "randint(1, 9)"}')
     check_argument_names(Tuning, options)
     values = given_fields(Tuning, options)
-    settings = experiment_settings(with_absolute_weights(experiment))
-    del settings["run_dir"]
+    settings = settings_of_trials(experiment)
     tuning = Tuning(settings=settings, search=[f"{key}={text}" for key, text in search.items()], **values)
     name = settings["agent"]["name"].rpartition(":")[2].lower()
     directory = new_search(tuning, pathlib.Path(run_dir or default_run_directory(experiment, f"tune-{name}")))
@@ -80,12 +79,11 @@ def tune(
     return TuneResult(directory.path, [trials[number] for number in sorted(trials)], best)
 
 
-def with_absolute_weights(experiment: Experiment) -> Experiment:
-    """Returns an experiment whose trials find the weights that they begin with from any directory."""
-    # Imports TensorFlow.
-    from ...launch.saved.warm_start import with_absolute_sources
-
-    return with_absolute_sources(experiment)
+def settings_of_trials(experiment: Experiment) -> dict[str, Any]:
+    """Returns the settings of an experiment that its trials vary: without a run directory, with absolute paths."""
+    settings = experiment_settings(experiment.with_absolute_sources())
+    del settings["run_dir"]
+    return settings
 
 
 def new_search(tuning: Tuning, path: pathlib.Path) -> TuneDirectory:
@@ -104,7 +102,7 @@ def new_search(tuning: Tuning, path: pathlib.Path) -> TuneDirectory:
 
         for values in tuning.samples_of_all():
             experiment = tuning.experiment(values, {})
-            check_warm_start(experiment, experiment.acting_layout())
+            check_warm_start(experiment, experiment.agent, experiment.acting_layout())
     return directory
 
 

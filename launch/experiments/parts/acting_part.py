@@ -1,8 +1,9 @@
 """The part of an experiment that acting needs: the layout of its batches, and the settings of its players."""
 
 import dataclasses
+from typing import TypeVar
 
-from ....agents.agent import Mode
+from ....agents.agent import Agent, Mode
 from ....agents.settings.exploration_settings import ExplorationSettings
 from ....data import Layout
 from ....environments import spec as environment_spec
@@ -57,6 +58,10 @@ class LayoutPart(LimitsPart, PlacementPart, PoliciesPart):
         return min(1.0, max(done / limit for done, limit in limits if limit is not None))
 
 
+Playing = TypeVar("Playing", bound="ActingPart")
+"""A part with whatever plays, or an experiment."""
+
+
 # The parts of the layout are named again for the order of the fields.
 @dataclasses.dataclass(frozen=True)
 class ActingPart(EpisodesPart, LayoutPart, LimitsPart, EvaluationPart, PlacementPart, PoliciesPart):
@@ -76,3 +81,20 @@ class ActingPart(EpisodesPart, LayoutPart, LimitsPart, EvaluationPart, Placement
                 + (", and set agent.evaluation_epsilon" if isinstance(self.agent, ExplorationSettings) else "")
             )
         return mode
+
+    def for_policy(self: Playing, agent: Agent, layout: Layout) -> Playing:
+        """Returns the part as the nodes of one of several policies see it.
+
+        Args:
+          agent: the policy's agent.
+          layout: the policy's layout.
+        """
+        return dataclasses.replace(
+            self,
+            agent=agent.for_agents(layout.agents_per_env),
+            envs_per_actor=layout.envs_per_actor,
+            policies={},
+            mapping=None,
+            evaluation_mapping=None,
+            train=(),
+        )

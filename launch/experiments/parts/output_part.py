@@ -1,8 +1,11 @@
-"""Parts of an experiment: recorded episodes, checkpoints, logs and metrics, time limits and ports of nodes."""
+"""Parts of an experiment: recorded episodes, checkpoints, logs, metrics, time limits and ports of nodes, directory."""
 
 import dataclasses
+import pathlib
 from typing import Literal
 
+from .environment_part import EnvironmentPart
+from .policies_part import AgentPart
 from .quantities import CheckpointCount, Gigabytes, Port, Seconds, StepCount
 
 
@@ -76,3 +79,15 @@ class OutputPart:
     loggers: str | tuple[str, ...] = ()
     prometheus_port: Port | None = None
     prometheus_host: str = "127.0.0.1"
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectoryPart(EnvironmentPart, AgentPart):
+    """The run directory; a new one is named for the agent and the environment.
+
+    Attributes:
+      run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
+        `runs/`.
+    """
+
+    run_dir: str | pathlib.Path | None = None

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import CallboardError, suggestion, unknown
 from ....settings.setting_types import shown
-from ...experiments.experiment import Experiment
+from ...experiments.parts.acting_part import Playing
 from ...experiments.yaml_files import read_yaml
 from ...node_names import kind_of, number_of
 from ...processes.listen_filter import resolved
@@ -115,7 +115,7 @@ class Cluster:
                         "use addresses of a private network, or pass --allow-public if a firewall guards the ports"
                     )
 
-    def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
+    def fit(self, experiment: Playing, given: Sequence[str] = ()) -> Playing:
         """Returns the experiment with as many nodes as the file places.
 
         Args:

@@ -35,7 +35,7 @@ from ...nodes.replay import ReplayNode
 from ...run_directory.file_errors import file_error
 from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
-from ...saved.warm_start import check_warm_start, with_absolute_sources
+from ...saved.warm_start import check_warm_start
 from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer
@@ -116,11 +116,11 @@ def start_servers(experiment: Experiment, resume: bool = False, restore: str | p
     Raises:
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
-    experiment = with_absolute_sources(experiment)
+    experiment = experiment.with_absolute_sources()
     layout, _, agents = check_experiment(experiment, learners_here=0)
     if ONLY_AGENT not in agents:
         raise CallboardError("rollout tasks act with one policy in environments with one agent; use the launcher ray")
-    check_warm_start(experiment, layout, new=not resume)
+    check_warm_start(experiment, experiment.agent, layout, new=not resume)
     if experiment.inference != "local":
         raise CallboardError("rollout tasks act by themselves; set inference to local, or use the launcher ray")
     if is_url(experiment.run_dir):

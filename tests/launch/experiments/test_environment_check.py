@@ -26,9 +26,13 @@ def experiment(fault="", **settings):
     return Experiment(agent=Ppo(), env=ENV, env_options={"fault": fault}, **settings)
 
 
+def checked(given):
+    check_environment(given, given.node_timeout)
+
+
 def error_of(fault, **settings):
     with pytest.raises(CallboardError) as caught:
-        check_environment(experiment(fault, **settings))
+        checked(experiment(fault, **settings))
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -78,7 +82,7 @@ FORKING = {
 @pytest.mark.parametrize("name", slow_but(FORKING, "in_processes", "Simulator spawn"))
 def test_an_environment_may_start_processes(name):
     env = f"forking_environments:{name.partition(' ')[0]}"
-    check_environment(Experiment(agent=Ppo(), env=env, env_options=FORKING[name], node_timeout=10.0))
+    checked(Experiment(agent=Ppo(), env=env, env_options=FORKING[name], node_timeout=10.0))
 
 
 def test_a_constructor_that_waits_for_its_process_is_named_within_seconds(monkeypatch):
@@ -91,7 +95,7 @@ def test_a_constructor_that_waits_for_its_process_is_named_within_seconds(monkey
             raise InterruptedError
 
     unanswered = Experiment(agent=Ppo(), env="forking_environments:Unanswered")
-    with pytest.raises(InterruptedError), environment_check(unanswered, notify):
+    with pytest.raises(InterruptedError), environment_check(unanswered, 300.0, notify):
         pass
     assert re.fullmatch(
         "environment 'forking_environments:Unanswered': its constructor has not returned for 1 s, at most 600 s; see "
@@ -106,13 +110,13 @@ def warnings_of(caplog):
 
 
 def test_bounds_that_are_exceeded_are_reported_once(caplog):
-    check_environment(experiment("outside"))
+    checked(experiment("outside"))
     (record,) = warnings_of(caplog)
     assert record.levelno == logging.WARNING and record.getMessage() == (
         f"environment '{ENV}' gives 7 in its observation, outside of the bounds of its space, -1 to 1: correct the "
         "bounds, which networks may scale by"
     )
-    check_environment(experiment("outside"))
+    checked(experiment("outside"))
     assert len(warnings_of(caplog)) == 1, "an environment that has passed is not tried again"
 
 
@@ -126,7 +130,7 @@ def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
     wrong = dataclasses.replace(experiment(), env=kind, env_options={})
     assert wrong.env == "__main__:Own"
     with pytest.raises(CallboardError, match="environment '__main__:Own', in 'reset': the environment gives an obs"):
-        check_environment(wrong)
+        checked(wrong)
 
 
 def test_what_is_not_checked(monkeypatch):
@@ -134,7 +138,7 @@ def test_what_is_not_checked(monkeypatch):
     assert is_of_library("CartPole-v1", {"env_wrappers": "TimeLimit"}) and not is_of_library(ENV)
     assert not is_of_library("CartPole-v1", {"env_wrappers": [{"name": "mine:Wrapper"}]})
     assert not is_of_library(["CartPole-v1", ENV])
-    check_environment(experiment("raise@reset", check_env=False))
+    checked(experiment("raise@reset", check_env=False))
 
 
 def test_a_check_that_is_left_early_leaves_no_process():
@@ -142,7 +146,7 @@ def test_a_check_that_is_left_early_leaves_no_process():
     # What a shell starts in the background ignores Ctrl-C.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), environment_check(experiment("hang@reset")) as check:
+        with pytest.raises(KeyboardInterrupt), environment_check(experiment("hang@reset"), 300.0) as check:
             check.wait_until_imported()
             os.kill(os.getpid(), signal.SIGINT)
     finally:

@@ -18,7 +18,7 @@ from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.run_directory.remote_storage import Storage
-from callboard.launch.saved.warm_start import check_warm_start, initialize, with_absolute_sources
+from callboard.launch.saved.warm_start import check_warm_start, initialize
 
 ENVIRONMENTS = {"sac": "Pendulum-v1"}
 SMALL = "--agent.network.hidden-sizes=[4]"
@@ -48,7 +48,7 @@ def write_source(path, agent="impala", options=None):
 def test_paths_of_other_runs_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     policies = "--policies={main: {}, old: {weights: runs/a@best}, far: {weights: s3://b/c}}"
-    experiment = with_absolute_sources(parse_experiment("impala", {}, [*options_of("impala"), policies]))
+    experiment = parse_experiment("impala", {}, [*options_of("impala"), policies]).with_absolute_sources()
     weights = [experiment.policies[name].weights for name in ("old", "far")]
     assert weights == [f"{tmp_path}/runs/a@best", "s3://b/c"] and experiment.init_from is None
 
@@ -65,7 +65,7 @@ def define(agent="impala", **settings):
 
 def begun(experiment):
     """The weights, by name, with which the experiment begins, and those that it would have begun with."""
-    check_warm_start(experiment, experiment.acting_layout())
+    check_warm_start(experiment, experiment.agent, experiment.acting_layout())
     networks, policy = networks_of(experiment)
     before = {name: weight.numpy() for name, weight in named_weights(networks).items()}
     initialize(experiment, networks, policy)
@@ -142,14 +142,14 @@ def test_what_does_not_fit_is_refused(source, settings, options, message):
     settings = {name: value.format(path) if isinstance(value, str) else value for name, value in settings.items()}
     experiment = dataclasses.replace(parse_experiment("impala", {}, [*options_of("impala"), *options]), **settings)
     with pytest.raises(CallboardError, match=message):
-        check_warm_start(experiment, experiment.acting_layout())
+        check_warm_start(experiment, experiment.agent, experiment.acting_layout())
 
 
 def test_further_weights_of_the_source_are_refused(tmp_path):
     write_source(tmp_path, options=[*options_of("impala"), "--agent.network.core=lstm"])
     experiment = define(init_from=str(tmp_path))
     with pytest.raises(CallboardError, match="it also has core/lstm/"):
-        check_warm_start(experiment, experiment.acting_layout())
+        check_warm_start(experiment, experiment.agent, experiment.acting_layout())
 
 
 def test_a_run_at_a_url(source, tmp_path):
