@@ -37,7 +37,7 @@ environments.batches.episode_limits environments.checks.episode_limits
 environments.checks.checked_observations environments.batches.checked_observations
 environments.checks.given_numbers environments.batches.given_numbers
 environments.checks.given_observations environments.batches.given_observations
-environments.checks.observation_bounds environments.batches.observation_bounds
+environments.checks.observation_bounds environments.batches.checked_observations
 environments.checks.observation_values environments.batches.observation_values
 environments.checks.overwritten_observations environments.batches.overwritten_observations
 environments.checks.user_errors environments.batches.user_errors

@@ -13,7 +13,7 @@ import reverb
 import tensorflow as tf
 
 from ..data import Layout, Record
-from ..replay.writing.per_environment_writers import CHUNK_LENGTH
+from ..replay.writing.batch_writers import CHUNK_LENGTH
 from ..replay.writing.sequences import chunk_length
 from .replay_work import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, ReplaySide
 

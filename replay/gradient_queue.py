@@ -11,10 +11,10 @@ import tree
 from .. import specs
 from ..data import Nest
 from .fifo_queue import FifoQueue
+from .packing import WRITER_BITS, item_id
 from .reading.queue_items import queue_items
 from .reading.read_ahead import read_ahead
 from .replay_protocol import ReplayDataset
-from .servers.duplicate_filter import WRITER_BITS, item_id
 from .servers.handle import ReplayHandle, flushed
 from .servers.tables import queue_table
 

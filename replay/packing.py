@@ -1,5 +1,7 @@
 """Packing of nests into rows of bytes: any number of fields of any dtype, without loss, in a single replay column.
 
+An item has an id, by which one that is sent twice is found.
+
 The cost of writing is dominated by the Python time per column, and every column of an item has its own overhead in the
 server.
 """
@@ -12,6 +14,23 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest
+
+# Slots per writer: this many consecutive items of a writer are tracked separately.  A writer has far fewer items in
+# flight, and seldom as many in one batch.
+_SLOTS = 1024
+ITEM_ID_BYTES = 16
+WRITER_BITS = 52
+"""Bits of a writer's unique number."""
+
+
+def item_id(writer: int, number: int) -> np.ndarray:
+    """Returns the unique id of an item, int64 `[2]`: its slot in the filter's table, and its number.
+
+    Args:
+      writer: a number of `WRITER_BITS` bits that is unique to the writer.
+      number: number of items that the writer wrote before.
+    """
+    return np.array([writer * _SLOTS + number % _SLOTS, number], np.int64)
 
 
 class Packing:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from ..data import Nest, Sample
 from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
+from .writing.batch_writers import ReplayItem
 from .writing.item_format import ItemFormat, without_last
 from .writing.item_writer import ItemWriter
-from .writing.per_environment_writers import ReplayItem
 
 
 def unchanged(state: Nest) -> Nest:

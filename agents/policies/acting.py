@@ -1,6 +1,6 @@
 """Acting: one forward pass per timestep for a whole batch of environments, and a record of every timestep."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -104,6 +104,17 @@ class CompiledPolicy:
         if not all(map(all_finite, arrays)):
             check_policy(action, extras, self._slots)
         return action, extras
+
+    @property
+    def reads_variables(self) -> bool:
+        """Whether the next actions depend on the variables; if not, only on what `use` has taken."""
+        return True
+
+    def use(self, values: Sequence[np.ndarray]) -> None:
+        """Takes the current values of `policy.variables`; they must not be modified later."""
+
+    def forget(self) -> None:
+        """Takes notice that the variables may change: the next actions depend on them, until `use` is called again."""
 
     def _leaves(self, timestep: Timestep) -> list[np.ndarray]:
         """Returns the leaves of actions and extras, and updates the state."""

@@ -40,17 +40,15 @@ class ArrayPolicy(CompiledPolicy):
 
     @property
     def reads_variables(self) -> bool:
-        """Whether the next actions depend on the variables; if not, only on what `use` has taken."""
         return not (self.computes_arrays and self._compared)
 
     def use(self, values: Sequence[np.ndarray]) -> None:
-        """Takes the current values of `policy.variables`; they must not be modified later."""
         if self._arrays is not None:
             self._arrays.use(values)
             self._is_current = True
 
     def forget(self) -> None:
-        """Takes notice that the variables may change: until `use` is called again, TensorFlow computes the actions."""
+        # Until then, TensorFlow computes the actions.
         self._is_current = False
 
     def _leaves(self, timestep: Timestep) -> list[np.ndarray]:

@@ -25,15 +25,10 @@ class ArrayParts:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._part_bytes = WHOLE_BYTES
+        self._resize(WHOLE_BYTES)
         self._buffer = np.zeros(0, np.uint8)
         self._received = 0
         self._begun = self._took = 0.0
-
-    @property
-    def whole_bytes(self) -> int:
-        """Size up to which an array can be sent whole, as far as is known."""
-        return min(self._part_bytes, WHOLE_BYTES)
 
     @property
     def total(self) -> int:
@@ -70,7 +65,7 @@ class ArrayParts:
             self._buffer[self._received : self._received + len(part)] = part
             self._received += len(part)
             if self._clock() - asked < _QUICK_SECONDS:
-                self._part_bytes = min(2 * self._part_bytes, _LARGEST_PART)
+                self._resize(min(2 * self._part_bytes, _LARGEST_PART))
             if self._received < self.total and not proceed():
                 break
         if self._received < self.total:
@@ -81,4 +76,9 @@ class ArrayParts:
 
     def shrink(self) -> None:
         """Makes the next parts smaller, after a call that was cut."""
-        self._part_bytes = max(self._part_bytes // 2, _SMALLEST_PART)
+        self._resize(max(self._part_bytes // 2, _SMALLEST_PART))
+
+    def _resize(self, part_bytes: int) -> None:
+        self._part_bytes = part_bytes
+        self.whole_bytes = min(part_bytes, WHOLE_BYTES)
+        """Size up to which an array can be sent whole, as far as is known."""

@@ -1,20 +1,27 @@
 """Checks of what environments show at every timestep: action masks, choices, and bounds."""
 
 import logging
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
 import tree
 from dm_env import specs
 
 from ...action_masks import check_mask, has_mask, illegal_rows
-from ...data import Nest, Timestep
+from ...data import Nest, Timestep, any_true
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from .batched import BatchedEnvironment, EnvironmentWrapper
-from .observation_bounds import ObservationBounds
-from .observation_values import as_choices
+from .observation_values import as_choices, place_text
 
 _logger = logging.getLogger(__name__)
+_EVERY = 32
+_ALWAYS_FIRST = 64
+_SMALL = 256
+"""Arrays of up to so many elements are compared in every timestep, larger ones in the first and then in some."""
+_ROUNDING = 1e-5
 
 
 def with_checks(
@@ -87,3 +94,87 @@ class CheckedObservations(EnvironmentWrapper):
                     "batch: let it end the episode, or allow an action that does nothing"
                 )
         return timestep
+
+
+class _Bounded(NamedTuple):
+    place: int
+    path: tuple[Any, ...]
+    spec: specs.BoundedArray
+    low: np.ndarray
+    high: np.ndarray
+    """Bounds that leave room for rounding."""
+
+
+class ObservationBounds:
+    """Compares observations with the bounds of their spec, and warns once per part that exceeds them.
+
+    Such values are kept: floats often exceed a bound a little, and what is seen is the value itself.  But a network
+    that scales by the bounds sees other numbers than it should.  Indices outside of a choice, and values that the
+    space's dtype cannot hold, are errors, see `observation_values`.
+
+    Args:
+      observation: nest of dm_env specs.
+      what: what gives the observations, for the warnings, such as `environment 'CartPole-v1'`.
+      warn: takes a warning, one line.
+    """
+
+    def __init__(self, observation: Nest, what: str, warn: Callable[[str], object] = _logger.warning):
+        self._what = what
+        self._warn = warn
+        self._timesteps = 0
+        self._parts = [
+            part
+            for index, (path, spec) in enumerate(tree.flatten_with_path(observation))
+            if (part := _bounded(index, path, spec)) is not None
+        ]
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are bounds that have not been exceeded yet."""
+        return bool(self._parts)
+
+    def look(self, observation: Nest) -> None:
+        """Looks at observations, a nest of arrays `[B, ...]`."""
+        if not self._parts:
+            return
+        self._timesteps += 1
+        looks_at_all = self._timesteps <= _ALWAYS_FIRST or self._timesteps % _EVERY == 0
+        leaves = tree.flatten(observation)
+        for part in self._parts:
+            array = leaves[part.place]
+            if (looks_at_all or math.prod(part.spec.shape) <= _SMALL) and any_true(
+                (array < part.low) | (array > part.high)
+            ):
+                self._report(part, array)
+                # A new list, because this one is being iterated over.
+                self._parts = [other for other in self._parts if other is not part]
+
+    def _report(self, part: _Bounded, array: np.ndarray) -> None:
+        outside = (array < part.low) | (array > part.high)
+        place = tuple(np.argwhere(outside)[0])
+        low, high = (
+            np.broadcast_to(bound, array.shape[1:])[place[1:]] for bound in (part.spec.minimum, part.spec.maximum)
+        )
+        self._warn(
+            f"{self._what} gives {array[place]:g} in its observation"
+            f"{place_text([str(key) for key in part.path])}, outside of the bounds of its space, {low:g} to {high:g}: "
+            "correct the bounds, which networks may scale by"
+        )
+
+
+def _bounded(index: int, path: tuple[Any, ...], spec: Any) -> _Bounded | None:
+    """Returns the bounds of a part that can be exceeded; None if there are none."""
+    if not isinstance(spec, specs.BoundedArray) or isinstance(spec, specs.DiscreteArray | MultiDiscreteArray):
+        return None
+    low, high = np.asarray(spec.minimum), np.asarray(spec.maximum)
+    if spec.dtype.kind == "f":
+        with np.errstate(invalid="ignore", over="ignore"):
+            slack = _ROUNDING * np.maximum(1.0, np.maximum(*(np.where(np.isfinite(b), abs(b), 0) for b in (low, high))))
+            low, high = (low - slack).astype(spec.dtype), (high + slack).astype(spec.dtype)
+        exists = np.isfinite(low).any() or np.isfinite(high).any()
+    elif spec.dtype.kind in "iu":
+        limits = np.iinfo(spec.dtype)
+        exists = (low > limits.min).any() or (high < limits.max).any()
+    else:
+        exists = False
+    return _Bounded(index, path, spec, low, high) if exists else None

@@ -12,8 +12,8 @@ from ...data import Nest
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec
 from ..adapters.gymnasium_checks import check_flags
+from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import encode_one, encoding_of
-from ..batches.observation_bounds import ObservationBounds
 from ..batches.observation_values import check_finite
 from .agent_rewards import finite_reward
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper

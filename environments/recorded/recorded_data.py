@@ -12,8 +12,8 @@ import tree
 from ...data import RECORDED, Nest
 from ...errors import CallboardError, one_line
 from ...specs import EnvironmentSpec
+from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import EnvironmentEncoding
-from ..batches.observation_bounds import ObservationBounds
 from ..batches.spaces import action_encoding, observation_encoding
 from .dataset_metadata import METADATA, read_metadata
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles

@@ -4,27 +4,10 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import launchpad as lp
-from launchpad.address import AbstractAddressBuilder
 
+from ..nodes.node import FixedAddress
 from ..processes.ports import ReservedPort, check_connections, reserve_any
 from ..program_nodes import nodes_of
-
-
-class FixedAddress(AbstractAddressBuilder):
-    """A Launchpad address that is already known."""
-
-    def __init__(self, address: str):
-        self._address = address
-
-    def build(self) -> str:
-        return self._address
-
-
-def fixed_address(known: str) -> lp.Address:
-    """Returns an address that is bound to a `host:port` string."""
-    address = lp.Address("fixed")
-    address.bind(FixedAddress(known))
-    return address
 
 
 @contextlib.contextmanager

@@ -30,14 +30,13 @@ from ..nodes.coordination.coordinator import Coordinator
 from ..nodes.evaluation.evaluator import EvaluatorNode
 from ..nodes.inference.inference import InferenceNode
 from ..nodes.learning.learner import LearnerNode
-from ..nodes.node import Node, NodeContext, ProgramNode
+from ..nodes.node import FixedAddress, Node, NodeContext, ProgramNode
 from ..nodes.recorded.feeder import FeederNode
 from ..nodes.recorded.recorder import RecorderNode
 from ..nodes.replay import ReplayNode
 from ..nodes.reports.reporting import ReportingNode
 from ..processes.stop_signals import stop_signals
 from ..program_nodes import nodes_of
-from .addresses import FixedAddress
 from .launcher import REPORT_STEPS
 from .one_process_logs import logged_in
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 import courier
 import launchpad as lp
 from courier.python.client import StatusNotOk
+from launchpad.address import AbstractAddressBuilder
 from launchpad.nodes import base as lp_base
 from pybind11_abseil.status import StatusCode
 
@@ -169,6 +170,23 @@ class LaunchedNode(Protocol):
 
     def move_to(self, directory: RunDirectory) -> None:
         """Makes the node write to another run directory; must be called before `run_node`."""
+
+
+class FixedAddress(AbstractAddressBuilder):
+    """A Launchpad address that is already known."""
+
+    def __init__(self, address: str):
+        self._address = address
+
+    def build(self) -> str:
+        return self._address
+
+
+def fixed_address(known: str) -> lp.Address:
+    """Returns an address that is bound to a `host:port` string."""
+    address = lp.Address("fixed")
+    address.bind(FixedAddress(known))
+    return address
 
 
 class NodeHandle(lp_base.Handle[Any]):

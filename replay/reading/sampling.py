@@ -9,7 +9,7 @@ import tree
 
 from ...data import ItemInfo
 from ..servers.handle import ReplayHandle
-from ..writing.per_environment_writers import ReplayItem
+from ..writing.batch_writers import ReplayItem
 from .read_ahead import read_ahead
 
 

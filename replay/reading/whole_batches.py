@@ -19,8 +19,8 @@ import tree
 from ...data import ItemInfo
 from ...errors import CallboardError
 from ..servers.handle import CALL_SECONDS, ReplayHandle
+from ..writing.batch_writers import ReplayItem
 from ..writing.item_format import ItemFormat
-from ..writing.per_environment_writers import ReplayItem
 from .away_shards import AwayShards
 from .sampling import SampledItems
 

@@ -7,22 +7,6 @@ import tensorflow as tf
 
 _DROPPED = -1
 """Key under which the table stores the number of dropped items; keys of slots are never negative."""
-# Slots per writer: this many consecutive items of a writer are tracked separately.  A writer has far fewer items in
-# flight, and seldom as many in one batch.
-_SLOTS = 1024
-ITEM_ID_BYTES = 16
-WRITER_BITS = 52
-"""Bits of a writer's unique number."""
-
-
-def item_id(writer: int, number: int) -> np.ndarray:
-    """Returns the unique id of an item, int64 `[2]`: its slot in the filter's table, and its number.
-
-    Args:
-      writer: a number of `WRITER_BITS` bits that is unique to the writer.
-      number: number of items that the writer wrote before.
-    """
-    return np.array([writer * _SLOTS + number % _SLOTS, number], np.int64)
 
 
 class DuplicateFilter:
@@ -50,7 +34,7 @@ class DuplicateFilter:
         """Returns the indices of the items that are new, int64 `[M]`, and records all items as received.
 
         Args:
-          item_ids: int64 `[N, 2]`, see `item_id`; N must be static.
+          item_ids: int64 `[N, 2]`, see `packing.item_id`; N must be static.
         """
         assert self._table is not None
         slot, number = tf.unstack(item_ids, axis=1)

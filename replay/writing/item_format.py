@@ -13,7 +13,7 @@ import tree
 from ...data import Layout, Nest, Record, Sample
 from ..packing import Packing
 from ..stacking import is_frame, stack_rows
-from .per_environment_writers import ReplayItem
+from .batch_writers import ReplayItem
 from .recent_records import cut, leaf_indices
 
 

@@ -12,12 +12,11 @@ import tree
 
 from ...data import Nest, Record
 from ..servers.handle import ReplayHandle
+from .batch_writers import CHUNK_LENGTH, PerEnvironmentWriters, WholeBatchWriter
 from .discounted_returns import DiscountedReturns
 from .item_format import ItemFormat
-from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
 from .recent_records import RecentRecords
 from .sequences import check_shapes
-from .whole_batch_writer import WholeBatchWriter
 
 Priority = Callable[[Record], np.ndarray]
 """Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but

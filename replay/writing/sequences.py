@@ -11,8 +11,7 @@ import tree
 
 from ... import specs
 from ...data import Layout, Nest, Record, Sample
-from ..packing import Packing
-from ..servers.duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
+from ..packing import ITEM_ID_BYTES, WRITER_BITS, Packing, item_id
 from ..servers.handle import ReplayHandle, flushed
 from ..stacking import is_frame, path_text, single_frames, stack_rows, without_frames
 from .discounted_returns import DiscountedReturns

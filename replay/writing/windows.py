@@ -13,9 +13,9 @@ import tensorflow as tf
 from ...data import Nest, Record, Sample, any_true
 from ...transitions import reached_transitions, valid_transitions
 from ..servers.handle import ReplayHandle
+from .batch_writers import ReplayItem
 from .item_format import ItemFormat, without_last
 from .item_writer import ItemWriter, Priority
-from .per_environment_writers import ReplayItem
 
 
 @dataclasses.dataclass(frozen=True)

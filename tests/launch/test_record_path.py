@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+from slow_cases import slow_but
 
 import callboard
 from callboard import Experiment, run
@@ -14,8 +15,6 @@ from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.launch.nodes.acting.actor import ActorNode
 from callboard.launch.nodes.learning.learner import LearnerNode
-
-pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(callboard.__file__).parent
 PAGE = ROOT / "docs" / "architecture.md"
@@ -113,10 +112,17 @@ def corrections(heading, entered):
     return changes
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", slow_but(AGENTS, "IMPALA"))
 def test_a_record_takes_the_path_of_the_page(agent, tmp_path, monkeypatch):
     calls = Calls(monkeypatch)
-    settings = {"max_steps": 2000, "evaluator": False, "checkpoint_every": 10_000, "run_dir": str(tmp_path / "run")}
+    # As many learner steps as are looked at.
+    settings = {
+        "max_steps": 2000,
+        "max_learner_steps": STEADY + 3,
+        "evaluator": False,
+        "checkpoint_every": 10_000,
+        "run_dir": str(tmp_path / "run"),
+    }
     outcome = run(Experiment(AGENTS[agent], env="CartPole-v1", **settings), "inline")
     assert outcome.exit_code == 0, outcome.error
     path = calls.path()

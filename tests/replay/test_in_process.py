@@ -13,7 +13,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import WindowFormat, queue_dataset, sampled_dataset, sequence_signature
-from callboard.replay.servers.duplicate_filter import item_id
+from callboard.replay.packing import item_id
 
 ENVS, LENGTH = 4, 2
 LAYOUT = timestep_streams.layout(ENVS)

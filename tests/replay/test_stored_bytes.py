@@ -13,7 +13,7 @@ import timestep_streams
 
 from callboard.data import Record
 from callboard.replay import ReplayHandle, WindowFormat, WindowWriter
-from callboard.replay.writing.per_environment_writers import CHUNK_LENGTH
+from callboard.replay.writing.batch_writers import CHUNK_LENGTH
 
 FRAMES, ENVS = 200_000, 8
 EPISODE = 1000

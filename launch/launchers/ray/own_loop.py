@@ -30,13 +30,12 @@ from ...experiments.new_or_resumed import find_run_directory
 from ...experiments.run_checks import check_experiment
 from ...experiments.run_files import begun
 from ...node_rules import RULES, learner_rules
-from ...nodes.node import NodeClient, Unreachable
+from ...nodes.node import NodeClient, Unreachable, fixed_address
 from ...nodes.replay import ReplayNode
 from ...run_directory.file_errors import file_error
 from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
 from ...saved.warm_start import check_warm_start
-from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer
 from .task_nodes import RolloutNode, TaskCoordinator, TrainingNode

@@ -8,7 +8,7 @@ from typing import Any
 from ....agents import Agent
 from ....data import Layout, Nest, Record, Version
 from ....replay import Pace, ReplayHandle, SequenceWriter, Writer, checked_writer
-from ..reports.known_learners import KnownLearners
+from ..reports.reporting import KnownLearners
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5

@@ -57,8 +57,12 @@ def compile_policy(
     first_slot: int,
     count: int,
     incarnation: int = 0,
-) -> ArrayPolicy:
-    """Compiles the agent's policy for slots `first_slot` to `first_slot + count`, for one incarnation of a node."""
+    arrays: bool = False,
+) -> CompiledPolicy:
+    """Compiles the agent's policy for slots `first_slot` to `first_slot + count`, for one incarnation of a node.
+
+    With `arrays`, NumPy computes its actions where it can, see `ArrayPolicy`.
+    """
     policy = experiment.agent.make_policy(networks, mode)
     slots = np.arange(first_slot, first_slot + count)
-    return ArrayPolicy(policy, layout, slots, experiment.seed, incarnation)
+    return (ArrayPolicy if arrays else CompiledPolicy)(policy, layout, slots, experiment.seed, incarnation)

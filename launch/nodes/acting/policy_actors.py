@@ -17,7 +17,7 @@ from ....deadlines import Deadline
 from ....replay import Heartbeat, ReplayHandle
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle, Unreachable
-from ..reports.known_learners import KnownLearners
+from ..reports.reporting import KnownLearners
 from .actor_writer import ActorWriter
 from .compiled_policies import compile_policy
 from .timestep_codec import TimestepCodec
@@ -114,7 +114,9 @@ class LocalPolicyActor:
         agent, layout = run.agent, run.layout
         networks = self._networks = agent.make_networks(layout)
         slots = run.placement.envs_per_actor
-        self._policy = compile_policy(run.acting, layout, networks, "train", index * slots, slots, incarnation)
+        # One thread repeats itself, and what inference nodes compute, to the bit.
+        arrays = not context.cooperative
+        self._policy = compile_policy(run.acting, layout, networks, "train", index * slots, slots, incarnation, arrays)
         self._layout = trace_layout(agent, layout, networks)
         self._weights = WeightClient(self._learner.client(CALL_SECONDS), self._policy.policy.variables)
         # A writer of the agent's own may compute something with the networks.
@@ -200,9 +202,7 @@ class LocalPolicyActor:
         return False
 
     def _use_weights(self) -> None:
-        # One thread repeats itself, and what inference nodes compute, to the bit.
-        if not self._context.cooperative:
-            self._policy.use(self._weights.values)
+        self._policy.use(self._weights.values)
         if self._policy.reads_variables or self._writer_reads_variables:
             self._weights.assign()
 

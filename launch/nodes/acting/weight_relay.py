@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import logging
-import math
 import mmap
 import os
 import socket
@@ -69,16 +68,18 @@ class RelayedLearner:
         digest = hashlib.sha256(f"{start} {learner.name}".encode()).hexdigest()
         self._address = f"\0callboard-weights-{digest[:32]}"
         self._connection: socket.socket | None = None
-        self._direct = Deadline(0.0 if start and not context.cooperative else math.inf)
+        self._has_relay = bool(start) and not context.cooperative
+        self._direct = Deadline(0.0)
 
     @property
     def pause(self) -> float:
         """Seconds to wait between an answer and the next request."""
         return fetch_pause(self._nodes) if self._connection is None else FETCH_SECONDS
 
-    def client(self, timeout: float) -> "_Source":
+    def client(self, timeout: float) -> Any:
         """Returns a source of weights whose calls raise `Unreachable` if the learner is asked and does not answer."""
-        return _Source(self, self._learner.client(timeout))
+        learner = self._learner.client(timeout)
+        return _Source(self, learner) if self._has_relay else learner
 
     def from_relay(self, have: Sequence[int] | None) -> Snapshot | None:
         """Returns weights other than version `have`, or None if the relay has none now.

@@ -6,13 +6,12 @@ import launchpad as lp
 import pytest
 
 from callboard.launch.launchers.addresses import (
-    FixedAddress,
     bind_addresses,
     first_port,
-    fixed_address,
     port_of,
     reserved_ports,
 )
+from callboard.launch.nodes.node import FixedAddress, fixed_address
 
 
 class Own:

@@ -12,8 +12,16 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.experiment import Experiment
-from callboard.launch.launchers.addresses import FixedAddress
-from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodeRules, ProgramNode, Unreachable
+from callboard.launch.nodes.node import (
+    FixedAddress,
+    Node,
+    NodeClient,
+    NodeContext,
+    NodeHandle,
+    NodeRules,
+    ProgramNode,
+    Unreachable,
+)
 from callboard.launch.processes.ports import reserve_any
 from callboard.launch.run_directory.layout import RunDirectory
 

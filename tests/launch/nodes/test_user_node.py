@@ -7,8 +7,7 @@ import launchpad as lp
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.addresses import FixedAddress
-from callboard.launch.nodes.node import NodeContext, NodeRules, Unreachable
+from callboard.launch.nodes.node import FixedAddress, NodeContext, NodeRules, Unreachable
 from callboard.launch.nodes.user_node import USER_NODE_RULES, UserNode
 from callboard.launch.processes.ports import reserve_any
 

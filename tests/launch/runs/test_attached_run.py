@@ -10,9 +10,8 @@ from untrained_runs import write_run
 from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
-from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.coordination.coordinator import Coordinator
-from callboard.launch.nodes.node import NodeContext, NodeHandle, NodeRules, ProgramNode
+from callboard.launch.nodes.node import FixedAddress, NodeContext, NodeHandle, NodeRules, ProgramNode
 from callboard.launch.nodes.reports.reporting import ReportingNode
 from callboard.launch.processes.local_socket import served_at
 from callboard.launch.processes.ports import reserve_any

@@ -13,7 +13,7 @@ from reading import read_batches
 
 from callboard.deadlines import wait_until
 from callboard.replay import BatchReader, Elements, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
-from callboard.replay.servers.duplicate_filter import item_id
+from callboard.replay.packing import item_id
 
 ENVS, LENGTH = 4, 2
 LAYOUT = timestep_streams.layout(ENVS)

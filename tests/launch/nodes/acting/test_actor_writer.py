@@ -7,7 +7,7 @@ import pytest
 
 from callboard.data import Layout, Version
 from callboard.launch.nodes.acting.actor_writer import ActorWriter
-from callboard.launch.nodes.reports.known_learners import KnownLearners
+from callboard.launch.nodes.reports.reporting import KnownLearners
 from callboard.replay import Pace, ReplayHandle
 
 

@@ -12,8 +12,8 @@ from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reports import reporting
-from callboard.launch.nodes.reports.messages import LeaseRequest, Report
-from callboard.launch.nodes.reports.reporting import Reporter, ReportingNode
+from callboard.launch.nodes.reports.messages import LeaseRequest, Report, RunState
+from callboard.launch.nodes.reports.reporting import KnownLearners, Reporter, ReportingNode
 from callboard.launch.run_directory.layout import RunDirectory
 
 
@@ -190,3 +190,26 @@ def test_a_node_waits_for_space_on_the_disk_before_it_starts(monkeypatch):
     monkeypatch.setattr(reporting, "has_space", lambda directory: next(spaces))
     node.wait_for_space()
     assert sent == ["waits for space on the disk, which is full, to start"] and not list(spaces)
+
+
+KNOWN = RunState(False, 0, {}, None, 0.5, short_of_data={"learner/1": 1.0, "learner/red/0": 2.0}, finished=["red"])
+
+
+@pytest.mark.parametrize("policy, rank, seconds", [("", 1, 1.0), ("", 0, 0.0), ("red", 0, 2.0), ("blue", 0, 0.0)])
+def test_each_policy_and_rank_has_its_own_shortage(policy, rank, seconds):
+    assert KnownLearners(types.SimpleNamespace(state=KNOWN), policy).short_of_data(rank) == seconds
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize("while_others_learn", [False, True])
+def test_learners_have_finished_until_the_run_ends_where_only_others_count(stopping, while_others_learn):
+    informed = types.SimpleNamespace(state=KNOWN._replace(stopping=stopping))
+    finished = {policy: KnownLearners(informed, policy, while_others_learn).have_finished for policy in ("red", "blue")}
+    assert finished == {"red": not (stopping and while_others_learn), "blue": False}
+
+
+def test_known_learners_follow_the_newest_answer():
+    informed = types.SimpleNamespace(state=KNOWN)
+    learners = KnownLearners(informed, "red")
+    informed.state = KNOWN._replace(short_of_data={}, finished=[])
+    assert learners.short_of_data(0) == 0.0 and not learners.have_finished

@@ -5,7 +5,7 @@ import pytest
 import reverb
 
 from callboard.errors import CallboardError
-from callboard.replay.writing.per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
+from callboard.replay.writing.batch_writers import CHUNK_LENGTH, PerEnvironmentWriters
 
 ENVS, LENGTH, SIZE = 3, 2, 5
 
