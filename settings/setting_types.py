@@ -206,6 +206,11 @@ def _convert_scalar(value: Any, hint: Any, origin: Any) -> Any:
     elif hint in (str, pathlib.Path):
         _require(isinstance(value, str | hint) and "\0" not in str(value))
         return hint(value)
+    elif isinstance(hint, type) and issubclass(hint, str):
+        try:
+            value = hint(value)
+        except ValueError as error:
+            raise Unfit from error
     elif hint in (bool, type(None)) or (isinstance(hint, type) and issubclass(hint, enum.Enum)):
         _require(isinstance(value, hint))
     # A user's agent may annotate a field with any type; the agent's own check then rejects wrong values.

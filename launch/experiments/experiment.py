@@ -19,6 +19,7 @@ from ...settings.setting_arguments import argument_text, check_argument_names, c
 from ...settings.setting_types import texts_of
 from .parts.acting_part import ActingPart
 from .parts.output_part import CheckpointsPart, DirectoryPart, OutputPart, RecordingPart
+from .parts.quantities import CountRange
 from .parts.server_part import ServerPart
 from .parts.warm_start_part import WarmStartPart
 from .policy_settings import TrainedPolicy, made_policies, parse_policies
@@ -54,6 +55,9 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
             self._set(agent=made_agent(self.agent))
         options = self._name_objects()
         convert_arguments(self)
+        actors: Any = self.actors
+        if isinstance(actors, CountRange):
+            self._set(min_actors=actors.ends[0], actors=actors.ends[1])
         if options:
             self._set(env_options={**options, **self.env_options})
         if self.env_python and os.path.exists(os.path.expanduser(self.env_python)):

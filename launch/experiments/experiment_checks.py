@@ -57,6 +57,8 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
             f"each of {acting.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
             f"at most {acting.actors}"
         )
+    if acting.min_actors is not None:
+        _check_actors_that_come_and_go(acting, server, recording, acting.min_actors)
     if acting.inference == "local" and acting.inference_nodes > 1:
         raise CallboardError(
             f"{acting.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
@@ -66,6 +68,21 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
         raise CallboardError(
             f"each of {acting.inference_nodes} inference nodes needs an actor that it acts for: set "
             f"inference_nodes to at most {acting.actors}"
+        )
+
+
+def _check_actors_that_come_and_go(
+    acting: ActingPart, server: ServerPart, recording: RecordingPart, least: int
+) -> None:
+    text = f"actors {least}..{acting.actors}"
+    if not 1 <= least <= acting.actors:
+        raise CallboardError(f"min_actors must be from 1 to {acting.actors}, the number of actors, not {least}")
+    if server.policy_server is not None:
+        raise CallboardError(f"{text}: the simulators of a policy server come and go anyway: give a number of actors")
+    if acting.replay_shards > least and not recording.dataset:
+        raise CallboardError(
+            f"each of {acting.replay_shards} replay shards needs an actor that writes to it, and there may be "
+            f"{least}: set replay_shards to at most {least}"
         )
 
 
@@ -189,6 +206,11 @@ def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout
     check_devices(acting, acting.learners if learners_here is None else learners_here)
     acting.evaluation_policy_mode()
     check_learner_steps(acting)
+    if acting.min_actors is not None and acting.agent.make_replay(layout).pace is not None:
+        raise CallboardError(
+            f"{agent_name(acting.agent)} learns from the same number of sequences of every actor: set actors to a "
+            f"number, not {acting.min_actors}..{acting.actors}"
+        )
     acting.agent.check(layout)
     _check_publishing(acting.agent, checkpoints.publish_every_steps, layout)
     check_own_optimizers(acting.agent)

@@ -80,6 +80,8 @@ class Launcher(abc.ABC):
     """Whether all nodes take turns in one thread, with a report after every `REPORT_STEPS` environment steps."""
     on_this_machine: ClassVar[bool] = True
     """Whether all nodes run on the machine that starts the run."""
+    actors_come_and_go: ClassVar[bool] = False
+    """Whether actors may join and leave a run, so that their number may be a range."""
     stores_at_urls: ClassVar[bool] = False
     """Whether the run directory may be a URL."""
 
@@ -117,6 +119,12 @@ class Launcher(abc.ABC):
             raise CallboardError(
                 f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "
                 f"set learners to 1, or use {argument('launcher', 'processes')}"
+            )
+        if experiment.min_actors is not None and not self.actors_come_and_go:
+            raise CallboardError(
+                f"the {self.name} launcher starts all actors at once: set actors to a number, not "
+                f"{experiment.min_actors}..{experiment.actors}, with min_actors null, or use "
+                f"{argument('launcher', 'ray')} or {argument('launcher', 'hosts')}"
             )
         if experiment.policy_server is not None and (self.one_thread or not self.on_this_machine):
             raise CallboardError(

@@ -28,6 +28,7 @@ _ACTORS = (
         "environment steps per second of all actors, over the last 10 s, or four learner steps if they take longer",
         "1/s",
     ),
+    Metric("actor/present", "actors that have reported in the last 30 s; only where they come and go"),
     Metric("actor/episode_return", "mean return of the last 100 training episodes, with exploration"),
     Metric("actor/episode_length", "mean length of the last 100 training episodes", "steps"),
     Metric(

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from ...processes.devices import GpuUse
-from .quantities import ActorCount, EnvironmentCount, Gigabytes, NodeCount, Seed, ThreadCount
+from .quantities import ActorRange, EnvironmentCount, Gigabytes, NodeCount, Seed, ThreadCount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +14,9 @@ class PlacementPart:
     Attributes:
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
         continue with new episodes and new noise; evaluations always start with the same ones.
-      actors: number of actor nodes.
+      actors: number of actor nodes; with `--launcher hosts` and `ray` also the fewest and the most of them, such as
+        `2..20`: actors then join and leave while the run goes on.
+      min_actors: number of actors below which the run waits; None if their number is fixed.  `actors 2..20` sets it.
       envs_per_actor: number of environments that one actor steps as a batch.
       inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several
         actors with one forward pass, see docs/inference.md.
@@ -35,7 +37,8 @@ class PlacementPart:
     """
 
     seed: Seed = 1
-    actors: ActorCount = 2
+    actors: ActorRange = 2
+    min_actors: NodeCount | None = None
     envs_per_actor: EnvironmentCount = 16
     inference: Literal["local", "central"] = "local"
     inference_nodes: NodeCount = 1

@@ -57,6 +57,7 @@ class Cluster:
       ports: the ports of every host.
       placement: the hosts of the nodes of each label, in the order of the nodes.
       patience: seconds that a host waits for the first host, at the start and when it stops responding.
+      actors_come_and_go: whether hosts on which only actors are placed may be missing.
       tunnel: `ssh` if the hosts reach each other through SSH connections; empty if directly.
     """
 
@@ -66,6 +67,7 @@ class Cluster:
     placement: Mapping[str, Sequence[str]]
     patience: float = _PATIENCE_SECONDS
     tunnel: str = ""
+    actors_come_and_go: bool = False
 
     @property
     def first(self) -> str:
@@ -76,6 +78,13 @@ class Cluster:
     def used_hosts(self) -> list[str]:
         """The hosts that run at least one node."""
         return list(dict.fromkeys(host for hosts in self.placement.values() for host in hosts))
+
+    @property
+    def needed_hosts(self) -> list[str]:
+        """The hosts without which something is missing in the run."""
+        of_actors = () if not self.actors_come_and_go else ("actor",)
+        hosts = [host for label, placed in self.placement.items() if label not in of_actors for host in placed]
+        return list(dict.fromkeys(hosts))
 
     @property
     def membership_address(self) -> str:

@@ -61,6 +61,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     Raises:
       CallboardError: this host was rejected or cannot take part.
     """
+    cluster = dataclasses.replace(cluster, actors_come_and_go=run.placement.min_actors is not None)
     is_first = host == cluster.first
     _check_names(cluster, host, monitor)
     outside = cluster

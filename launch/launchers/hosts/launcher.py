@@ -39,6 +39,7 @@ class HostsLauncher(Launcher):
 
     name = "hosts"
     on_this_machine = False
+    actors_come_and_go = True
 
     cluster: pathlib.Path
     host: str

@@ -233,7 +233,7 @@ class HostTable:
                 self._notify(f"at {self._cluster.hosts[host]}, has not responded for {SILENT_SECONDS:.0f} s", host)
         if self._reminder.has_passed:
             self._reminder.restart(_REMIND_SECONDS)
-            for host in sorted(set(self._cluster.used_hosts) - set(self._rows)):
+            for host in sorted(set(self._cluster.needed_hosts) - set(self._rows)):
                 self._notify(f"at {self._cluster.hosts[host]}, has not joined yet; is the command running there?", host)
 
     def _refuse(self, host: str, why: str) -> None:

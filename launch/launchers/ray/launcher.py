@@ -50,6 +50,7 @@ class RayLauncher(Launcher):
     name = "ray"
     option_prefix = "ray_"
     on_this_machine = False
+    actors_come_and_go = True
     stores_at_urls = True
 
     address: str | None = None

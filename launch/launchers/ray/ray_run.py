@@ -7,6 +7,7 @@ other launchers decides how often a node may die, which nodes restart together, 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import queue
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -33,6 +34,7 @@ from ....settings.own_modules import searched_directories
 from ...experiments.checked_run import Run
 from ...experiments.parts.placement_part import PlacementPart
 from ...experiments.run_files import begun
+from ...node_names import kind_of
 from ...nodes.node import LaunchedNode, ProgramNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
 from ...processes.devices import device_count
@@ -51,6 +53,8 @@ _PATIENCE_SECONDS = 10.0
 _PROCESS_SECONDS = 300.0
 """Time in which Ray starts a process for which there is room; about 15 s on an idle machine."""
 _POLL_SECONDS = 0.3
+_GONE_SECONDS = 5.0
+"""Time in which Ray notices that a machine has gone whose processes have ended."""
 _REMOVE_SECONDS = 120.0
 """Time in which every machine starts a process that removes files; a second or two on an idle machine."""
 # A Ray actor takes about 15 s to start, so the default window of 60 s could never be exceeded.
@@ -64,10 +68,19 @@ class NodeGroup:
       program: the graph; its addresses are bound to the book.
       run: the run.
       bundles: resources of each node, in the order of the program's nodes.
-      group: the placement group of those bundles.
+      group: the placement group of those bundles, without those of `free` nodes.
+      free: names of the nodes that Ray places one by one, whenever and wherever there is room.
     """
 
-    def __init__(self, program: lp.Program, run: Run, bundles: Sequence[Mapping[str, float]], group: Any):
+    def __init__(
+        self,
+        program: lp.Program,
+        run: Run,
+        bundles: Sequence[Mapping[str, float]],
+        group: Any,
+        free: Collection[str] = (),
+    ):
+        self.free = frozenset(free)
         self.run = run
         self.name = f"{environment_text(run.environment.env)}-{uuid.uuid4().hex[:6]}"
         self.scratch = f"callboard-{uuid.uuid4().hex}"
@@ -84,6 +97,7 @@ class NodeGroup:
         for name, node in self._nodes.items():
             for index, address in enumerate(node.addresses):
                 address.bind(BookedAddress(self._exchange.book, name, index))
+        placed = itertools.count()
         self.actors = {
             name: RayNode.options(  # type: ignore[attr-defined]
                 name=f"{self.name}:{name}",
@@ -92,9 +106,11 @@ class NodeGroup:
                 memory=bundle.get("memory"),
                 max_restarts=-1,
                 max_task_retries=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
+                scheduling_strategy=(
+                    "DEFAULT" if name in self.free else PlacementGroupSchedulingStrategy(group, next(placed))
+                ),
             ).remote(sys.path, searched_directories())
-            for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
+            for name, bundle in zip(self._nodes, bundles, strict=True)
         }
 
     def pickled(self, node: LaunchedNode, incarnation_id: str) -> bytes:
@@ -149,6 +165,8 @@ class RayWorker:
         self._events = events
         self._stop_requested = threading.Event()
         self._killed = threading.Event()
+        self._machine = ""
+        """Ray's id of the machine on which the incarnation runs."""
 
     def start(self) -> None:
         threading.Thread(target=self._follow, name=f"messages of {self._node.name}", daemon=True).start()
@@ -185,7 +203,9 @@ class RayWorker:
             kind, content = ray.get(reference)
             if kind == "exit":
                 return content
-            if kind == "addresses":
+            if kind == "machine":
+                self._machine = content
+            elif kind == "addresses":
                 self._node_group.set_addresses(self._node.name, content)
             else:
                 self._send(kind, content)
@@ -206,6 +226,8 @@ class RayWorker:
                     ended.add(past_incarnation)
                     ray.kill(self._actor, no_restart=False)
             except GetTimeoutError:
+                if self._node.name in self._node_group.free:
+                    continue
                 if not self._node_group.has_room():
                     latest.restart()
                     if notice.has_passed and not notified:
@@ -231,8 +253,13 @@ class RayWorker:
         if isinstance(error, CallboardError):
             return Exit(clean=False, description=str(error), error=str(error), final=True)
         if isinstance(error, RayActorError) and not isinstance(error, ActorDiedError):
+            if self._node.name in self._node_group.free and wait_until(self._is_without_machine, _GONE_SECONDS):
+                return Exit(clean=False, description="its machine has gone", gone=True)
             return Exit(clean=False, description="its process or its machine has died")
         return Exit(clean=False, description="its Ray actor has failed", error=str(error), final=True)
+
+    def _is_without_machine(self) -> bool:
+        return not any(machine["Alive"] and machine["NodeID"] == self._machine for machine in ray.nodes())
 
     def _send(self, kind: str, content: Any) -> None:
         self._events.put(Event(self._node.name, kind, content))
@@ -280,17 +307,24 @@ def run(
         if outcome.ended:
             raise KeyboardInterrupt
 
-    processors = sum(
-        bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.placement, cpus, gpus, has_gpus=False)
-    )
+    names = [node.name for _, node in nodes_of(program)]
+    # Actors that come and go are placed one by one, whenever and wherever there is room.
+    free = {name for name in names if run.placement.min_actors is not None and kind_of(name) == "actor"}
+    spare = {f"actor/{index}" for index in range(run.placement.min_actors or 0, run.placement.actors)} & free
+
+    def without(left_out: Collection[str], bundles: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+        return [bundle for name, bundle in zip(names, bundles, strict=True) if name not in left_out]
+
+    needed = without(spare, bundles_of(program, run.placement, cpus, gpus, has_gpus=False))
+    processors = sum(bundle.get("CPU", 0.0) for bundle in needed)
     try:
         # While the nodes run, the supervisor handles the signals.
         with stop_signals(leave), connected(address, math.ceil(processors), leave_if_interrupted):
             leave_if_interrupted()
             has_gpus = ray.cluster_resources().get("GPU", 0) > 0
             bundles = bundles_of(program, run.placement, cpus, gpus, has_gpus)
-            with _placed(bundles, strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
-                outcome.adopt(_supervise(program, run, monitor, bundles, group))
+            with _placed(without(free, bundles), strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
+                outcome.adopt(_supervise(program, run, monitor, bundles, group, free))
     except KeyboardInterrupt:
         if not outcome.ended:
             raise
@@ -298,10 +332,15 @@ def run(
 
 
 def _supervise(
-    program: lp.Program, run: Run, monitor: Monitor, bundles: Sequence[Mapping[str, float]], group: Any
+    program: lp.Program,
+    run: Run,
+    monitor: Monitor,
+    bundles: Sequence[Mapping[str, float]],
+    group: Any,
+    free: Collection[str],
 ) -> Outcome:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    node_group = NodeGroup(program, run, bundles, group)
+    node_group = NodeGroup(program, run, bundles, group, free)
     try:
         nodes = [
             Supervised(

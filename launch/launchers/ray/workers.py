@@ -187,6 +187,7 @@ class RayNode:
         try:
             self._ports = [reserve_among(RAY_PORTS) for _ in node.addresses]
             own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
+            self._messages.put(("machine", ray.get_runtime_context().get_node_id()))
             self._messages.put(("addresses", own))
             context = NodeContext(
                 name=node.name,

@@ -36,6 +36,8 @@ class Exit(NamedTuple):
     """The traceback, or the one line of a `CallboardError`."""
     final: bool = False
     """Whether a restart would be useless (a `CallboardError`)."""
+    gone: bool = False
+    """Whether it ended with its machine, which may leave: that is no fault of the node."""
     place: str = ""
     """Where an exception was raised that is no fault of a connection or of resources; empty for other ends."""
 
@@ -242,6 +244,9 @@ class Supervisor:
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.rules.restart_group)
+        elif how.gone:
+            self._monitor.notify(f"{node.name}: {how.description}; it starts again as soon as there is room")
+            self._start(node)
         elif node.is_deterministic(how):
             self._fail(node.name, how.error or how.description)
         elif self._may_restart(node):

@@ -73,7 +73,7 @@ class Coordinator(Node):
         self._hooks = hooks = RunHooks(run, context.name, counters, control, self._take_request)
         control.changed = self._save_control
         self._records = RunRecords(
-            run, context, counters, counter_file, limits.rules, metrics, overview, hooks, writer, lock
+            run, context, counters, counter_file, limits.rules, metrics, overview, limits.quorum, hooks, writer, lock
         )
         self.display = RunStatus(run, context, self._records, metrics, limits, overview, nodes, control, clock, lock)
         self._intake = ReportIntake(
@@ -152,6 +152,7 @@ class Coordinator(Node):
         with self._lock:
             self._overview.update_own()
             self._watch_memory()
+            self.limits.quorum.suffices()
         self.display.send_if_due()
         with self._lock:
             self._hooks.update(self._records.row)

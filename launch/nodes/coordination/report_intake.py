@@ -72,6 +72,7 @@ class ReportIntake:
             if sequence > self._last_sequence(name, incarnation_id):
                 self._sequences[name] = incarnation_id, sequence
                 self._take_news(name, report)
+        self._limits.quorum.hear(name)
         if name.startswith("evaluator/"):
             self._limits.ending.hear_evaluator()
         self._limits.decide()

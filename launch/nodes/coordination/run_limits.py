@@ -9,6 +9,7 @@ from ..node import NodeContext
 from ..reports.messages import ControlState, LeaseRequest
 from ..reports.run_control import RunControl, Target
 from ..reports.step_budget import StepBudget
+from .actor_quorum import ActorQuorum
 from .counters import Counters
 from .run_ending import RunEnding
 from .run_metrics import RunMetrics
@@ -52,6 +53,8 @@ class RunLimits:
         self.rules = StoppingRules(run.limits, counters.totals, clock, run.policies, run.evaluation.evaluation_episodes)
         self.ending = RunEnding(run.evaluation, context.notify, clock)
         self._budget = StepBudget(self._max_steps, run.experiment.acting_nodes, restarted=begun, now=clock())
+        self.quorum = ActorQuorum(run.placement.min_actors, context.notify, clock)
+        """Whether there are enough actors, where they come and go."""
         self._ends_paused = False
         """Whether the end was requested while the run was paused."""
 
@@ -107,7 +110,7 @@ class RunLimits:
         """Returns the new limit of an actor's lease; see `StepBudget.renew` for the arguments."""
         all_done = self._environment_steps
         limit = self._budget.renew(actor, incarnation_id, sequence, done, request, all_done, self._clock())
-        return done if self.ending else limit
+        return limit if self.quorum.suffices() and not self.ending else done
 
     def update(self) -> None:
         """Applies the limits of the run and of its session to the steps that are left."""

@@ -8,6 +8,7 @@ from ...experiments.checked_run import Run
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.metrics import MetricsWriter
 from ..node import NodeContext
+from .actor_quorum import ActorQuorum
 from .counters import CounterFile, Counters
 from .learning_warnings import LearningWarnings
 from .memory_watch import memory_metrics
@@ -28,6 +29,7 @@ class RunRecords:
       rules: count the seconds and evaluations of the run.
       metrics: the metrics of its nodes.
       overview: the metrics of all nodes together.
+      quorum: counts the actors, where they come and go.
       hooks: the metrics of episodes and callbacks.
       writer: writes the rows.
       lock: the coordinator's lock.
@@ -42,6 +44,7 @@ class RunRecords:
         rules: StoppingRules,
         metrics: RunMetrics,
         overview: NodeOverview,
+        quorum: ActorQuorum,
         hooks: RunHooks,
         writer: MetricsWriter,
         lock: RLock,
@@ -54,6 +57,7 @@ class RunRecords:
         self._rules = rules
         self._metrics = metrics
         self._overview = overview
+        self._quorum = quorum
         self._hooks = hooks
         self._writer = writer
         self._lock = lock
@@ -66,6 +70,8 @@ class RunRecords:
     def row(self) -> dict[str, Any]:
         """Returns the newest values of all metrics but those of the evaluation."""
         overview = {} if self._context.cooperative else self._overview.metrics()
+        if self._quorum.counts:
+            overview["actor/present"] = self._quorum.present
         memory = memory_metrics(self._overview.healths())
         return {**self._metrics.row(), **overview, **memory, **self._hooks.row()}
 

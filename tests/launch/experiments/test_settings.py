@@ -206,7 +206,7 @@ def test_the_recipes_that_ship_are_right(name):
             "agent.network.hidden_sizes must be a list of whole numbers from 1 to 65,536, such as [64, 64], not ['a']",
         ),
         ({"checkpoint_every": "٣"}, [], "checkpoint_every must be a number above 0 and at most 100,000,000, not '٣'"),
-        ({"actors": "many"}, [], "actors must be a whole number from 0 to 10,000, not 'many'"),
+        ({"actors": "many"}, [], "actors must be a whole number from 0 to 10,000 or a range such as 2..20, not 'many'"),
         ({"max_steps": None}, [], "max_steps must be a whole number from 1 to 4,611,686,018,427,387,904, not None"),
         ({"stop_return": float("nan")}, [], "stop_return must be a number that is finite or null, not nan"),
         ({"evaluator": 1}, [], "evaluator must be true or false, not 1"),

@@ -1,5 +1,7 @@
 """Membership of hosts: the first host's table and its members, with a clock that the test moves and no network."""
 
+import dataclasses
+
 import pytest
 from hosts_without_network import CLUSTER, ENOUGH, SETTINGS, Host, Run, no_answer, received
 
@@ -256,3 +258,16 @@ def test_a_host_without_nodes_of_the_group_does_not_affect_it(run):
     a.member.group_ended("learner")
     run.heartbeats(other, a, b, a)
     assert a.member.may_start("learner") and b.member.may_start("learner")
+
+
+@pytest.mark.parametrize(("come_and_go", "missing"), [(False, ["10.9.0.2", "10.9.0.3"]), (True, ["10.9.0.2"])])
+def test_hosts_of_actors_that_come_and_go_may_be_missing(come_and_go, missing):
+    run = Run()
+    placement = {**CLUSTER.placement, "actor": ["a", "b", "c"]}
+    cluster = dataclasses.replace(CLUSTER, placement=placement, actors_come_and_go=come_and_go)
+    run.table = HostTable(cluster, SETTINGS, run.events, lambda: run.now)
+    (a,) = run.hosts("a")
+    run.heartbeats(a, times=60)
+    assert received(run.events, "message") == [
+        f"at {address}, has not joined yet; is the command running there?" for address in missing
+    ]

@@ -468,3 +468,14 @@ def test_no_event_is_awaited_for_longer_than_the_timeout():
     events = queue.SimpleQueue()
     events.put(Event("", "line", "text"))
     assert next_event(events, 0.0).content == "text"
+
+
+def test_a_machine_that_leaves_is_no_fault_of_its_node():
+    run = Run()
+    for second in range(1, 20):
+        run.dies("actor", second, Exit(clean=False, description="its machine has gone", gone=True))
+    run.limit(100)
+    outcome = run.run()
+    assert outcome.reason == "enough" and outcome.failed_node is None
+    assert run.script.of("start").count("actor") == 20 and run.script.of("start").count("learner") == 1
+    assert run.screen.lines[0] == "actor: its machine has gone; it starts again as soon as there is room"
