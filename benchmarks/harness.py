@@ -20,6 +20,7 @@ BENCHMARKS: Mapping[str, str] = MappingProxyType(
         "weights": "from a learner's update to the last of 32 actors, and what it costs the learner",
         "start": "command to first learner step, over `import tensorflow`",
         "scale": "steps/s of 1 to 64 actors whose environments only wait, over the ideal",
+        "simulated": "what 4 to 1,000 simulated actors cost coordinator, link and replay, over their exact rates",
         "memory": "bytes in replay for a frame, over the frame's own",
         "peers": "steps/s, seconds to a score and frames/s of other libraries on the same work",
     }
