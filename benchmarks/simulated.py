@@ -13,7 +13,6 @@ rate, and the coordinator's CPU beside one core.
 """
 
 import dataclasses
-import functools
 import heapq
 import math
 import pathlib
@@ -182,7 +181,7 @@ class _Machine(WeightFetcher):
 
 @dataclasses.dataclass
 class _Actors:
-    """Some of the simulated actors, in one process: a thread reports, one writes, and one for each machine fetches."""
+    """Some of the simulated actors, in one process: for each machine, a thread reports, one writes and one fetches."""
 
     indices: Sequence[int]
     ports: Sequence[int]
@@ -195,13 +194,15 @@ class _Actors:
         self.ages: list[float] = []
 
     def start(self) -> None:
-        machines = [_Machine(f"localhost:{self.ports[1]}", self.ages) for _ in self.indices[::_OF_MACHINE]]
-        for target in (self._report, self._write, *(functools.partial(self._fetch, machine) for machine in machines)):
-            threading.Thread(target=target, daemon=True).start()
+        for first in range(0, len(self.indices), _OF_MACHINE):
+            share = self.indices[first : first + _OF_MACHINE]
+            machine = _Machine(f"localhost:{self.ports[1]}", self.ages)
+            for target, argument in ((self._report, share), (self._write, share), (self._fetch, machine)):
+                threading.Thread(target=target, args=(argument,), daemon=True).start()
 
-    def _at_their_times(self, first: float, act: Callable[[int], float]) -> None:
+    def _at_their_times(self, indices: Sequence[int], first: float, act: Callable[[int], float]) -> None:
         """Calls `act` for every actor, again after the seconds that it returns; at first spread over `first`."""
-        due = [(time.monotonic() + random.uniform(0.0, first), index) for index in self.indices]
+        due = [(time.monotonic() + random.uniform(0.0, first), index) for index in indices]
         heapq.heapify(due)
         while True:
             at, index = due[0]
@@ -209,13 +210,13 @@ class _Actors:
             # One that is late does not catch up, as an actor that has waited does not.
             heapq.heapreplace(due, (max(at, time.monotonic() - 0.1) + act(index), index))
 
-    def _report(self) -> None:
+    def _report(self, indices: Sequence[int]) -> None:
         import courier
         from courier.python.client import StatusNotOk
 
         client = courier.Client(f"localhost:{self.ports[0]}", call_timeout=_CALL_SECONDS)
-        known: dict[int, Any] = dict.fromkeys(self.indices)
-        sequences = dict.fromkeys(self.indices, 0)
+        known: dict[int, Any] = dict.fromkeys(indices)
+        sequences = dict.fromkeys(indices, 0)
 
         def report(index: int) -> float:
             sequences[index] += 1
@@ -234,11 +235,11 @@ class _Actors:
             known[index] = state.incarnations_known
             return state.report_seconds
 
-        self._at_their_times(1.0, report)
+        self._at_their_times(indices, 1.0, report)
 
-    def _write(self) -> None:
+    def _write(self, indices: Sequence[int]) -> None:
         client = reverb.Client(f"localhost:{self.ports[2]}")
-        writers = {index: client.trajectory_writer(num_keep_alive_refs=1) for index in self.indices}
+        writers = {index: client.trajectory_writer(num_keep_alive_refs=1) for index in indices}
         block = np.random.default_rng(0).integers(0, 256, (_LENGTH + 1, _ENVS, _STEP_BYTES), np.uint8)
 
         def write(index: int) -> float:
@@ -248,7 +249,7 @@ class _Actors:
             writer.flush(block_until_num_items=2, timeout_ms=int(1000 * _CALL_SECONDS))
             return _ITEM_SECONDS
 
-        self._at_their_times(_ITEM_SECONDS, write)
+        self._at_their_times(indices, _ITEM_SECONDS, write)
 
     def _fetch(self, machine: _Machine) -> None:
         from courier.python.client import StatusNotOk

@@ -52,6 +52,7 @@ class ProcessWorker:
         self._events = events
         self._lock = threading.Lock()
         self._process: ForkedProcess | None = None
+        self._hosts: tuple[str, ...] = ()
         self._over = False
         """Whether the exit was reported."""
 
@@ -74,6 +75,17 @@ class ProcessWorker:
                 return
         self._process.kill()
 
+    def allow(self, hosts: Sequence[str]) -> None:
+        with self._lock:
+            self._hosts = tuple(hosts)
+            if self._process is not None:
+                self._send_hosts()
+
+    def _send_hosts(self) -> None:
+        if self._hosts and self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.pipe.send(("hosts", self._hosts))
+
     def _follow(self) -> None:
         """Starts the process and forwards its messages until it ends."""
         try:
@@ -84,6 +96,7 @@ class ProcessWorker:
             return
         with self._lock:
             self._process = process
+            self._send_hosts()
             unwanted = self._over
         if unwanted:
             process.kill()

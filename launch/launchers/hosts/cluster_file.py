@@ -10,6 +10,7 @@
     actor: {cpu-0: 16, cpu-1: 16}
     evaluator: [gpu-0]                  # omit it for none
     inference: [gpu-0]                  # with --inference central
+    guests: {from: 10.0.0.0/24, actors: 4}  # machines that may join with the run's token, see docs/hosts.md
     patience: 600                       # seconds that hosts wait for the first learner's host
     tunnel: ssh                         # omit it if nothing needs to be encrypted, see docs/security.md
 
@@ -26,8 +27,9 @@ import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....caller_words import argument
 from ....errors import CallboardError, suggestion, unknown
 from ....settings.setting_types import shown
 from ...experiments.parts.acting_part import Playing
@@ -40,11 +42,29 @@ if TYPE_CHECKING:
     import launchpad as lp
 
 _PLACED = ("learner", "replay", "actor", "evaluator", "inference")
-_KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience", "tunnel")
+_KEYS = ("hosts", "ports", *_PLACED, "coordinator", "guests", "patience", "tunnel")
 _COUNTS = {"learner": "learners", "replay": "replay_shards", "actor": "actors"}
 _PATIENCE_SECONDS = 600.0
 _MOST_NODES = 10_000
 LOOPBACK = "127.0.0.1"
+_ANY = "any"
+
+
+class Guests(NamedTuple):
+    """The machines that may join although the file does not name them.
+
+    Attributes:
+      networks: ranges of their addresses, such as `10.0.0.0/24`; `any` for all.
+      actors: number of actors that each of them gets.
+    """
+
+    networks: tuple[str, ...]
+    actors: int
+
+    def contains(self, address: str) -> bool:
+        """Returns whether a machine with this address may join."""
+        found = ipaddress.ip_address(address)
+        return any(one == _ANY or found in ipaddress.ip_network(one) for one in self.networks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +78,8 @@ class Cluster:
       placement: the hosts of the nodes of each label, in the order of the nodes.
       patience: seconds that a host waits for the first host, at the start and when it stops responding.
       actors_come_and_go: whether hosts on which only actors are placed may be missing.
+      guests: the machines that may join although the file does not name them; None if none may.
+      guest_actors: the name of the guest that runs an actor, by the actor's index.
       tunnel: `ssh` if the hosts reach each other through SSH connections; empty if directly.
     """
 
@@ -68,6 +90,8 @@ class Cluster:
     patience: float = _PATIENCE_SECONDS
     tunnel: str = ""
     actors_come_and_go: bool = False
+    guests: Guests | None = None
+    guest_actors: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
     def first(self) -> str:
@@ -95,17 +119,29 @@ class Cluster:
         """Returns the hosts as nodes see them: all on this machine, whose ports the tunnels forward."""
         return dataclasses.replace(self, hosts=dict.fromkeys(self.hosts, LOOPBACK)) if self.tunnel else self
 
+    @property
+    def door_address(self) -> tuple[str, int]:
+        """Where guests show the token: the second port of the first host."""
+        return self.hosts[self.first], self.ports.start + 1
+
+    def with_guest(self, host: str, address: str, actors: Sequence[int]) -> Cluster:
+        """Returns the cluster as a machine sees it that has joined as a guest, and runs these actors."""
+        guest_actors = {**self.guest_actors, **dict.fromkeys(actors, host)}
+        return dataclasses.replace(self, hosts={**self.hosts, host: address}, guest_actors=guest_actors)
+
     def host_of(self, node: str) -> str:
         """Returns the host of a node such as `actor/0`; nodes that the file does not place run on the first host.
 
-        The nodes of several policies are placed alike.
+        The nodes of several policies are placed alike.  An actor for guests has the host "" unless that is known.
         """
         hosts, number = self.placement.get(kind_of(node), ()), number_of(node)
+        if self.guests is not None and kind_of(node) == "actor" and number >= len(hosts):
+            return self.guest_actors.get(number, "")
         return hosts[number] if number < len(hosts) else self.first
 
     def check_host(self, host: str) -> None:
-        """Raises `CallboardError` if the file does not contain the host."""
-        if host not in self.hosts:
+        """Raises `CallboardError` if the file neither contains the host nor lets others join."""
+        if host not in self.hosts and self.guests is None:
             raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
     def check_addresses(self) -> None:
@@ -135,6 +171,14 @@ class Cluster:
           CallboardError: a given field, or the kind of inference, does not agree with the file.
         """
         numbers: dict[str, Any] = {field: len(self.placement[label]) for label, field in _COUNTS.items()}
+        if self.guests is not None:
+            placed = numbers["actors"]
+            if experiment.min_actors is None or experiment.actors <= placed:
+                raise CallboardError(
+                    f"{self.path} places {placed} actors and lets other machines join: give the fewest and the most "
+                    f"actors, such as {argument('actors', f'{placed}..{placed + 4 * self.guests.actors}')}"
+                )
+            numbers["actors"] = experiment.actors
         numbers["evaluator"] = bool(self.placement["evaluator"])
         placed = len(self.placement.get("inference", ()))
         if bool(placed) != (experiment.inference == "central"):
@@ -162,13 +206,16 @@ class Cluster:
 
         # Hosts with the same address are on one machine and share its ports.
         used = {address: 0 for address in self.hosts.values()}
-        used[self.hosts[self.first]] = 1
+        used[self.hosts[self.first]] = 1 if self.guests is None else 2
         result = {}
-        for _, node in nodes_of(program):
-            address = self.hosts[self.host_of(node.name)]
+        nodes = [node for _, node in nodes_of(program)]
+        # Those of guests come last, so that their number changes no address of another node.
+        placed = set(self.used_hosts)
+        for node in sorted(nodes, key=lambda node: self.host_of(node.name) not in placed):
+            address = self.hosts.get(self.host_of(node.name), LOOPBACK)
             count = len(node.addresses)
-            begin = used[address]
-            used[address] += count
+            begin = used.get(address, 0)
+            used[address] = begin + count
             result[node.name] = [_joined(address, self.ports.start + number) for number in range(begin, begin + count)]
         for name, address in self.hosts.items():
             if used[address] > len(self.ports):
@@ -184,6 +231,7 @@ class Cluster:
             **{f"the address of {name}": address for name, address in self.hosts.items()},
             "ports": f"{self.ports.start}-{self.ports.stop - 1}",
             "tunnel": self.tunnel or "null",
+            **({"guests": str(tuple(self.guests))} if self.guests is not None else {}),
             **{f"the placement of {label}": ", ".join(hosts) for label, hosts in self.placement.items()},
         }
 
@@ -229,7 +277,38 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     patience = content.get("patience", _PATIENCE_SECONDS)
     if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 < patience < math.inf:
         raise CallboardError(f"{path}: patience must be seconds, not {patience!r}")
-    return Cluster(path, hosts, _ports(path, content["ports"]), placement, float(patience), tunnel or "")
+    guests = _guests(path, content.get("guests"), tunnel, placement)
+    ports = _ports(path, content["ports"])
+    return Cluster(path, hosts, ports, placement, float(patience), tunnel or "", guests=guests)
+
+
+def _guests(path: pathlib.Path, setting: Any, tunnel: Any, placement: Mapping[str, Sequence[str]]) -> Guests | None:
+    if setting is None:
+        return None
+    form = f"{path}: guests must be such as {{from: 10.0.0.0/24, actors: 4}}"
+    if not isinstance(setting, dict) or set(setting) != {"from", "actors"}:
+        raise CallboardError(form)
+    networks, actors = setting["from"], setting["actors"]
+    networks = tuple(networks) if isinstance(networks, list) else (networks,)
+    for network in networks:
+        try:
+            if network != _ANY:
+                ipaddress.ip_network(network if isinstance(network, str) else "")
+        except ValueError:
+            text = f"{form}; from is a range of addresses, several or any, not {shown(network)}"
+            raise CallboardError(text) from None
+    if isinstance(actors, bool) or not isinstance(actors, int) or not 1 <= actors <= _MOST_NODES or not networks:
+        raise CallboardError(f"{form}; actors is the number that each machine gets, not {shown(actors)}")
+    if tunnel:
+        raise CallboardError(f"{path}: machines that join as guests have no tunnel: leave guests or tunnel out")
+    first = placement["learner"][0]
+    elsewhere = {host for label in ("learner", "replay", "inference") for host in placement[label]} - {first}
+    if elsewhere:
+        raise CallboardError(
+            f"{path}: guests reach the first host alone: place all of learner, replay and inference on {first}, and "
+            f"none on {min(elsewhere)}, or leave guests out"
+        )
+    return Guests(networks, actors)
 
 
 def _ports(path: pathlib.Path, setting: Any) -> range:

@@ -10,7 +10,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import courier
@@ -18,7 +18,7 @@ import launchpad as lp
 
 from ....caller_words import argument
 from ....deadlines import Deadline, retry
-from ....errors import CallboardError
+from ....errors import CallboardError, counted
 from ...experiments.checked_run import Run
 from ...experiments.run_files import begun
 from ...nodes.node import ProgramNode
@@ -29,12 +29,14 @@ from ...processes.ports import reserve
 from ...processes.stop_signals import stop_signals
 from ...program_nodes import nodes_of
 from ...run_directory.layout import RunDirectory
+from ...serving.access_token import make_token
 from ..addresses import bind_addresses, first_port, port_of
 from ..gpu_placement import place_on_gpus
 from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
+from .guests import Door, GuestList, NotAdmitted, Place, knock
 from .host_member import HostMember
 from .membership import HostTable
 from .shared_settings import shared_code, shared_settings
@@ -46,9 +48,18 @@ _DIAL_SECONDS = 1.0
 _DIRECTORY_SECONDS = 2.0
 _NAME_SECONDS = 20.0
 _LOOK_UP_SECONDS = 0.5
+_NOTICE_SECONDS = 5.0
 
 
-def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host: str) -> Outcome:
+def run(
+    program: lp.Program,
+    run: Run,
+    monitor: Monitor,
+    cluster: Cluster,
+    host: str,
+    token: str | None = None,
+    allow_public: bool = False,
+) -> Outcome:
     """Runs this host's nodes of the program until the run has ended on all hosts.
 
     Args:
@@ -57,14 +68,23 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
       monitor: receives status and messages.
       cluster: the hosts, and the nodes of each.
       host: the name of this host.
+      token: the token of the run, where guests may join; None for the first host to make one.
+      allow_public: whether machines with public addresses may join.
 
     Raises:
       CallboardError: this host was rejected or cannot take part.
     """
     cluster = dataclasses.replace(cluster, actors_come_and_go=run.placement.min_actors is not None)
     is_first = host == cluster.first
-    _check_names(cluster, host, monitor)
     outside = cluster
+    guest = None
+    if host not in cluster.hosts:
+        guest = _Guest(cluster, host, token or "")
+        place = guest.enter(monitor)
+        if place is None:
+            return guest.outcome
+        cluster = cluster.with_guest(host, place.address, place.actors)
+    _check_names(cluster, host, monitor)
     if cluster.tunnel:
         check_tunnels(outside, host)
         cluster = outside.inside_tunnels()
@@ -73,6 +93,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
     _check_filter(cluster, run.output.listen)
+    named = tuple(cluster.hosts.values())
     guard = PortGuard(None if run.output.listen == "all" else tuple(cluster.hosts.values()))
     for node in nodes:
         if node.rules.hosts is not None:
@@ -90,6 +111,26 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             _refuse_another_first_host(cluster)
             table = HostTable(cluster, settings, events)
             stack.enter_context(_served(table, port_of(cluster.membership_address), guard))
+            if cluster.guests is not None:
+
+                def let_in(addresses: Collection[str]) -> None:
+                    if run.output.listen == "all":
+                        return
+                    hosts = (*named, *sorted(addresses))
+                    guard.allow(hosts)
+                    for node in nodes:
+                        # Also for incarnations that follow.
+                        node.rules = dataclasses.replace(node.rules, hosts=hosts)
+                    events.put(Event("", "hosts", hosts))
+
+                most = run.placement.actors
+                table.guests = GuestList(cluster, most, table.is_present, let_in, allow_public)
+                token = token or make_token(run.directory.path / "join-token")
+                stack.callback(Door(cluster.door_address[1], token, table.guests.admit).close)
+                monitor.notify(
+                    f"machines may join with the token in {run.directory.path / 'join-token'}, each with "
+                    f"{counted(cluster.guests.actors, 'actor')}, see docs/hosts.md"
+                )
         if outside.tunnel:
             stack.enter_context(ssh_tunnels(outside, host, _ports_by_host(cluster, addresses), monitor.notify))
         member = HostMember(
@@ -98,7 +139,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             settings,
             groups,
             events,
-            connect=lambda: table if is_first else _client(cluster.membership_address),
+            connect=lambda: table if is_first else _client(cluster.membership_address, guest),
             end_of_run=end_of_run,
         )
         for node in nodes:
@@ -215,8 +256,64 @@ def _served(table: HostTable, port: int, guard: PortGuard) -> Iterator[None]:
         server.Join()
 
 
-def _client(address: str) -> Any:
+class _Guest:
+    """This machine, if the cluster file does not name it: it shows the token before it joins, and to come back."""
+
+    def __init__(self, cluster: Cluster, host: str, token: str):
+        self._cluster = cluster
+        self._host = host
+        self._token = token
+        self._place: Place | None = None
+        self.outcome = Outcome()
+
+    def enter(self, monitor: Monitor) -> Place | None:
+        """Waits for a place; returns None if a signal arrived first, see `outcome`.
+
+        Raises:
+          CallboardError: this machine was refused, or the first host does not answer.
+        """
+        stopped = threading.Event()
+        patience, notice = Deadline(self._cluster.patience), Deadline(_NOTICE_SECONDS)
+
+        def interrupt(number: int) -> None:
+            self.outcome.interrupted(number)
+            stopped.set()
+
+        with stop_signals(interrupt):
+            while not stopped.is_set():
+                try:
+                    return self.knock()
+                except OSError as error:
+                    address, port = self._cluster.door_address
+                    problem = f"the host {self._cluster.first} does not answer at {address}:{port} ({error})"
+                if patience.has_passed:
+                    raise CallboardError(f"{problem}, for {self._cluster.patience:.0f} s; is the run there?")
+                if notice.has_passed:
+                    notice.restart(self._cluster.patience)
+                    monitor.notify(f"{problem}; waiting for up to {self._cluster.patience:.0f} s")
+                stopped.wait(_LOOK_UP_SECONDS)
+        return None
+
+    def knock(self) -> Place:
+        """Shows the token; returns the same place as before, if there was one.
+
+        Raises:
+          CallboardError: this machine was refused, or its actors were given to others.
+          OSError: the first host does not answer.
+        """
+        held = () if self._place is None else self._place.actors
+        place = knock(self._cluster.door_address, self._token, self._host, held)
+        if self._place is not None and list(place.actors) != list(held):
+            raise NotAdmitted("its actors were given to another machine while it was away: start it again")
+        self._place = place
+        return place
+
+
+def _client(address: str, guest: _Guest | None = None) -> Any:
     """Returns a client of the first host's table."""
+    if guest is not None:
+        with contextlib.suppress(OSError):  # The next call fails, too.
+            guest.knock()
     return courier.Client(address, call_timeout=_CALL_SECONDS)
 
 

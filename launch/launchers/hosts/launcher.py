@@ -17,6 +17,7 @@ from ...experiments.new_or_resumed import check_can_be_made, check_state
 from ...experiments.settings import read_experiment
 from ...run_directory.layout import RunDirectory
 from ...run_directory.run_lock import check_not_running
+from ...serving.access_token import read_token
 from ..launcher import Launcher, LocalNodes, locked
 from ..node_processes.forkserver import start_forkserver
 from ..run_outcome import Monitor, Outcome
@@ -34,6 +35,8 @@ class HostsLauncher(Launcher):
     Attributes:
       cluster: the cluster file, which places nodes on hosts; see docs/hosts.md.
       host: the name of this host in the cluster file.
+      join_token: file with the token of the run, for a machine that joins although the cluster file does not name it;
+        on the first host null makes one in the run directory.
       allow_public: whether hosts may have public addresses, because a firewall guards their ports.
     """
 
@@ -43,11 +46,21 @@ class HostsLauncher(Launcher):
 
     cluster: pathlib.Path
     host: str
+    join_token: pathlib.Path | None = None
     allow_public: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.placement.check_host(self.host)
+        if self.join_token is not None:
+            if self.placement.guests is None:
+                raise CallboardError(f"{self.cluster} lets no machine join by a token: leave join_token out")
+            read_token(self.join_token)
+        elif self.host not in self.placement.hosts:
+            raise CallboardError(
+                f"{self.cluster} does not name the host {self.host}, which may join with the run's token: copy the "
+                f"file join-token from the run directory of {self.placement.first}, and name it with --join-token"
+            )
         if not self.allow_public:
             self.placement.check_addresses()
 
@@ -93,7 +106,8 @@ class HostsLauncher(Launcher):
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import host_run
 
-        return host_run.run(program, run, monitor, self.placement, self.host)
+        token = None if self.join_token is None else read_token(self.join_token)
+        return host_run.run(program, run, monitor, self.placement, self.host, token, self.allow_public)
 
     def _find_directory(self, experiment: Experiment, resume: bool, overwrite: bool) -> RunDirectory:
         """Returns this host's run directory; writes nothing.

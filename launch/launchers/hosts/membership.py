@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 from ....deadlines import Clock, Deadline
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
+from .guests import GuestList
 from .shared_settings import OF_FILE
 
 PROTOCOL = 3
@@ -49,6 +50,7 @@ ALL_ENDED = 1000
 """A stop order that is higher than that of any node."""
 SILENT_SECONDS = 10.0
 OTHER_VERSION = "runs another version of Callboard; install the same version on every host"
+_NOT_A_HOST = "this host is not in the cluster file, and has no place among those that joined with the run's token"
 _LATE_SECONDS = 15.0
 _REMIND_SECONDS = 60.0
 _SHOWN_DIFFERENCES = 3
@@ -140,6 +142,18 @@ class HostTable:
         self._outcome: dict[str, Any] | None = None
         self._refused: set[str] = set()
         self._reminder = Deadline(_LATE_SECONDS, clock)
+        self.guests: GuestList | None = None
+        """The machines that have joined with the run's token; None if none may."""
+
+    def is_present(self, host: str) -> bool:
+        """Returns whether a host sends heartbeats, and has not ended."""
+        with self._lock:
+            self._look_for_silent_hosts()
+            return host in self._rows and self._rows[host].is_present
+
+    def _address_of(self, host: str) -> str:
+        """Returns the address of a host; empty if it is neither in the cluster file nor a guest."""
+        return self._cluster.hosts.get(host) or (self.guests.address_of(host) if self.guests is not None else "")
 
     def heartbeat(self, protocol: Any, *fields: Any) -> tuple[int, tuple[Any, ...]]:
         """Takes a heartbeat.
@@ -164,6 +178,8 @@ class HostTable:
         if differences:
             self._refuse(host, differences)
             return Command(LEAVE, differences)
+        if not self._address_of(host):
+            return Command(LEAVE, _NOT_A_HOST)
         row = self._rows.get(host)
         if row is None or row.incarnation != heartbeat.incarnation:
             if row is not None and row.is_present:
@@ -184,7 +200,7 @@ class HostTable:
         if returns:
             self._notify("rejoined the run", host)
         elif host != self._cluster.first:
-            self._notify(f"joined the run, from {self._cluster.hosts[host]}", host)
+            self._notify(f"joined the run, from {self._address_of(host)}", host)
         for group, epoch in heartbeat.epochs.items():
             newest = self._epochs.get(group, _FIRST_EPOCH)
             # A host that is already in this epoch has it from a former incarnation of the first host.
@@ -230,7 +246,7 @@ class HostTable:
         for host, row in self._rows.items():
             if row.is_present and row.silence.has_passed:
                 row.is_silent = True
-                self._notify(f"at {self._cluster.hosts[host]}, has not responded for {SILENT_SECONDS:.0f} s", host)
+                self._notify(f"at {self._address_of(host)}, has not responded for {SILENT_SECONDS:.0f} s", host)
         if self._reminder.has_passed:
             self._reminder.restart(_REMIND_SECONDS)
             for host in sorted(set(self._cluster.needed_hosts) - set(self._rows)):

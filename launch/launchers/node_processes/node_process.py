@@ -61,19 +61,22 @@ def _run_node(settings: ChildSettings, pipe: Connection, send: "_Sender") -> Non
         port=settings.port,
     )
     HeartbeatSender(context.progress, context.send)
-    threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
+    threading.Thread(target=_listen, args=(pipe, context), name="launcher", daemon=True).start()
     try:
         settings.node.run_node(context)
     finally:
         send(HEARTBEAT, context.progress.heartbeat())
 
 
-def _listen(pipe: Connection, stop: threading.Event) -> None:
-    """Waits for the launcher's stop message; exits if the launcher is gone."""
+def _listen(pipe: Connection, context: NodeContext) -> None:
+    """Waits for the launcher's messages; exits if the launcher is gone."""
     try:
         while True:
-            if pipe.recv() == "stop":
-                stop.set()
+            message = pipe.recv()
+            if message == "stop":
+                context.stop.set()
+            elif message[0] == "hosts":
+                context.guard.allow(message[1])
     except (EOFError, OSError):
         os._exit(1)
 

@@ -6,7 +6,7 @@ import math
 import queue
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ....caller_words import argument
 from ....deadlines import Deadline
@@ -52,8 +52,9 @@ class Event(NamedTuple):
     From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `message` (a line of text), `status`
     (a dictionary), `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (the number of a signal that reached it).
 
-    From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
-    and its error), `line` (printed as it is), `monitor` (an exception raised by the monitor).
+    From elsewhere: `hosts` (the addresses whose packets nodes accept from now on), `signal` (its number),
+    `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host and its error), `line` (printed as it
+    is), `monitor` (an exception raised by the monitor).
     """
     content: Any
 
@@ -68,6 +69,14 @@ class Worker(Protocol):
 
     def kill(self) -> None:
         """Ends the node at once; as after every end, an `exit` event follows."""
+
+
+@runtime_checkable
+class GuardedWorker(Protocol):
+    """A worker whose node can be told that other machines have joined the run."""
+
+    def allow(self, hosts: Sequence[str]) -> None:
+        """Makes the node accept packets from these machines, in place of those of its rules."""
 
 
 class Supervised:
@@ -203,6 +212,10 @@ class Supervisor:
             self._nodes[event.node].achieved = event.content.achieved
         elif event.kind == "message":
             self._monitor.notify(f"{event.node}: {event.content}")
+        elif event.kind == "hosts":
+            for node in self._nodes.values():
+                if isinstance(node.worker, GuardedWorker):
+                    node.worker.allow(event.content)
         elif event.kind == "line":
             self._monitor.notify(event.content)
         elif event.kind == "exit":
