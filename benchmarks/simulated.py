@@ -44,7 +44,7 @@ from ..launch.nodes.reports.messages import LeaseRequest, NodeHealth, Report, Ru
 from ..launch.processes.listen_filter import PortGuard
 from ..launch.processes.ports import reserve_any
 from ..launch.run_directory.layout import RunDirectory
-from .results import CaseResult, spread
+from .results import CaseResult
 from .side import SideFailed
 
 _COUNTS = (4, 16, 64, 256, 1000)
@@ -57,6 +57,8 @@ _PROCESSES = 4
 _WEIGHT_BYTES = 1_600_000
 _VERSION_SECONDS = 2.0
 _SECONDS = 20.0
+_WARM_SECONDS = 0.04
+"""For each actor."""
 _CALL_SECONDS = 5.0
 _START_SECONDS = 300.0
 
@@ -72,12 +74,14 @@ class _Cost(NamedTuple):
     """Durations of reports, of simulated actors."""
     ages: Sequence[float] = ()
     """Ages of weights when they arrived."""
+    answered: float = 0.0
+    """Seconds in which the coordinator has answered reports, in all."""
 
 
-def _cost(done: float, seconds: Sequence[float] = (), ages: Sequence[float] = ()) -> _Cost:
+def _cost(done: float, seconds: Sequence[float] = (), ages: Sequence[float] = (), answered: float = 0.0) -> _Cost:
     process = psutil.Process()
     times = process.cpu_times()
-    return _Cost(times.user + times.system, process.memory_info().rss, done, seconds, ages)
+    return _Cost(times.user + times.system, process.memory_info().rss, done, seconds, ages, answered)
 
 
 def _answer(pipe: Connection, cost: Callable[[], _Cost]) -> None:
@@ -108,17 +112,19 @@ def _coordinator(actors: int, path: str, port: int, pipe: Connection) -> None:
     context = NodeContext("coordinator/0", "1", stop, lambda kind, content: None, port)
     experiment = Experiment(Impala(), "CartPole-v1", actors=actors, evaluator=False, max_steps=10**12)
     node = Coordinator(context, Run(experiment, experiment.layout(), directory.identified(), start="1"))
-    reports = 0
+    reports, answered = 0, 0.0
 
     def report(*arguments: Any) -> list[Any]:
-        nonlocal reports
-        reports += 1
-        return node.report(*arguments)
+        nonlocal reports, answered
+        begun = time.thread_time()
+        answer = node.report(*arguments)
+        reports, answered = reports + 1, answered + time.thread_time() - begun
+        return answer
 
     server = _serve_courier(port, [report])
     threading.Thread(target=node.run, daemon=True).start()
     pipe.send("ready")
-    _answer(pipe, lambda: _cost(reports))
+    _answer(pipe, lambda: _cost(reports, answered=answered))
     stop.set()
     server.Stop()
 
@@ -274,6 +280,8 @@ class Figures(NamedTuple):
     reports: float
     report_milliseconds: tuple[float, float]
     """Median and 99th percentile."""
+    answer_milliseconds: float
+    """Processor time in which the coordinator answers a report."""
     coordinator_cores: float
     link: float
     """Bytes a second that the learner sends."""
@@ -285,6 +293,8 @@ class Figures(NamedTuple):
     megabytes: tuple[float, float, float]
     """Memory of coordinator, learner and replay."""
     failed: int
+    actors_cores: float
+    """Of the processes that simulate the actors."""
 
 
 def measure_actors(actors: int, seconds: float) -> Figures:
@@ -313,7 +323,8 @@ def measure_actors(actors: int, seconds: float) -> Figures:
                 indices = [index for share in shares[number :: min(_PROCESSES, machines)] for index in share]
                 processes.append(fork_process(_simulate, _Actors(indices, ports, machines)))
                 _received(processes[-1])
-            time.sleep(seconds / 2)
+            # Until all have reported a few times.
+            time.sleep(max(seconds / 2, _WARM_SECONDS * actors))
             before = [_costs(process) for process in processes]
             time.sleep(seconds)
             after = [_costs(process) for process in processes]
@@ -331,6 +342,7 @@ def measure_actors(actors: int, seconds: float) -> Figures:
     return Figures(
         rates[0],
         (1000 * statistics.median(waited), 1000 * waited[int(0.99 * len(waited))]),
+        1000 * (after[0].answered - before[0].answered) / max(1.0, after[0].done - before[0].done),
         cores[0],
         rates[1],
         statistics.fmean(ages),
@@ -339,6 +351,7 @@ def measure_actors(actors: int, seconds: float) -> Figures:
         cores[2],
         (after[0].memory / 2**20, after[1].memory / 2**20, after[2].memory / 2**20),
         int(sum(cost.done for cost in after[3:])),
+        sum(cores[3:]),
     )
 
 
@@ -384,10 +397,13 @@ def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None])
 
 
 def _line(actors: int, one: Figures) -> str:
-    return (
-        f"{actors:,} actors: {one.reports:.0f} reports/s of {spread(one.report_milliseconds).least:.1f} ms (99 %: "
-        f"{one.report_milliseconds[1]:.0f} ms), coordinator {one.coordinator_cores:.2f} cores; link "
-        f"{one.link / 1e6:.1f} MB/s, weights {one.age:.2f} s old, learner {one.learner_cores:.2f} cores; "
-        f"{one.items:.1f} sequences/s, replay {one.replay_cores:.2f} cores; memory "
-        f"{', '.join(f'{size:.0f}' for size in one.megabytes)} MiB; {one.failed} calls failed"
-    )
+    median, most = one.report_milliseconds
+    parts = [
+        f"{actors:,} actors: {one.reports:.0f} reports/s of {median:.1f} ms (99 %: {most:.0f} ms)",
+        f"{one.answer_milliseconds:.3f} ms of CPU each, coordinator {one.coordinator_cores:.2f} cores",
+        f"link {one.link / 1e6:.1f} MB/s, weights {one.age:.2f} s old, learner {one.learner_cores:.2f} cores",
+        f"{one.items:.1f} sequences/s, replay {one.replay_cores:.2f} cores",
+        f"memory {', '.join(f'{size:.0f}' for size in one.megabytes)} MiB",
+        f"{one.failed} calls failed; the simulation itself {one.actors_cores:.2f} cores",
+    ]
+    return "; ".join(parts)

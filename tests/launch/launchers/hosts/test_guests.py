@@ -1,6 +1,8 @@
 """Machines that join a run with its token: who is let in, and which actors it gets."""
 
 import dataclasses
+import hashlib
+import hmac
 import json
 import socket
 import threading
@@ -164,11 +166,20 @@ def test_whatever_else_is_sent_changes_nothing(door, said):
     assert asked == [] and knock(address, TOKEN, "x").actors == [5, 6]
 
 
-def test_every_proof_is_of_other_numbers(door):
+def test_every_proof_is_of_other_numbers_and_one_address(door):
     address, asked = door
     with socket.create_connection(address) as first, socket.create_connection(address) as second:
         nonces = [json.loads(one.recv(1000))["nonce"] for one in (first, second)]
-    assert nonces[0] != nonces[1] and asked == []
+    assert nonces[0] != nonces[1]
+    for own, wrong in (("127.0.0.1", False), ("127.0.0.2", True)):
+        with socket.create_connection(address) as connection:
+            nonce = json.loads(connection.recv(1000))["nonce"]
+            parts = ["guest", own, nonce, "1", "x"]
+            code = hmac.new(TOKEN.encode(), json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+            said = {"host": "x", "nonce": "1", "held": [], "code": code}
+            connection.sendall(json.dumps(said).encode() + b"\n")
+            assert json.loads(connection.recv(1000)).get("wrong", False) == wrong
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
