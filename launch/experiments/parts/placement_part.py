@@ -15,7 +15,7 @@ class PlacementPart:
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes; with `--launcher hosts` and `ray` also the fewest and the most of them, such as
-        `2..20`: actors then join and leave while the run goes on.
+        `2..20`: actors then join and leave while the run continues.
       min_actors: number of actors below which the run waits; None if their number is fixed.  `actors 2..20` sets it.
       envs_per_actor: number of environments that one actor steps as a batch.
       inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several

@@ -37,7 +37,7 @@ NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
 ActorCount = Annotated[int, Interval(ge=0, le=10_000)]
 if TYPE_CHECKING:
     ActorRange = int
-else:  # An experiment takes a range apart: nobody else sees one.
+else:  # An experiment takes a range apart: no other code sees one.
     ActorRange = ActorCount | CountRange
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]

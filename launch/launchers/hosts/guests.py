@@ -36,7 +36,7 @@ class NotAdmitted(CallboardError):
 
 
 class Place(NamedTuple):
-    """What a machine gets that joins."""
+    """The place of a machine that joins."""
 
     address: str
     """Its address, as the first host sees it."""
@@ -173,7 +173,7 @@ class Door:
                 line.send({"nonce": nonce})
                 said = line.receive()
                 name, theirs, held = str(said["host"]), str(said["nonce"]), [int(index) for index in said["held"]]
-                # With the address: nobody in between can pass on the proof of another machine as its own.
+                # With the address: no machine in between can pass on the proof of another machine as its own.
                 if not _is_code(said["code"], self._token, "guest", address, nonce, theirs, name, *map(str, held)):
                     line.send({"wrong": True})
                     return
@@ -198,7 +198,7 @@ def knock(address: tuple[str, int], token: str, name: str, held: Sequence[int] =
 
     Raises:
       NotAdmitted: the first host refuses this machine, or one of the two has another token.
-      OSError: nobody answers.
+      OSError: no host answers.
     """
     with socket.create_connection(address, timeout=_TALK_SECONDS) as connection:
         line = _Line(connection)

@@ -1,4 +1,4 @@
-"""The actors that are there, in a run in which they come and go, and the fewest with which it goes on."""
+"""The actors that are there, in a run in which they come and go, and the fewest that it needs."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ class ActorQuorum:
 
     Args:
       least: number of actors below which the run waits; None if their number is fixed.
-      notify: receives a line when the run begins to wait, and when it goes on.
+      notify: receives a line when the run begins to wait, and when it continues.
       clock: the clock; another one in tests.
     """
 
@@ -59,5 +59,5 @@ class ActorQuorum:
             self._notify(f"waits for actors: {present} of at least {self._least} are there")
         elif self._waits and not waits:
             self._waits = False
-            self._notify(f"goes on, with {counted(present, 'actor')}")
+            self._notify(f"continues, with {counted(present, 'actor')}")
         return not waits

@@ -12,7 +12,7 @@ def test_a_machine_that_joins_gets_actors_and_one_that_leaves_costs_no_other(tra
         run = train("--launcher", "ray", *options, recipe="impala-cartpole")
         run.wait_until(lambda: "waits for actors: 1 of at least 2 are there" in run.text(), timeout=400)
         added = cluster.add_node(num_cpus=2)
-        run.wait_until(lambda: "goes on, with" in run.text(), timeout=400)
+        run.wait_until(lambda: "continues, with" in run.text(), timeout=400)
         run.wait_until(lambda: run.rows() and run.rows()[-1].get("actor/present") == 3, timeout=200)
         run.wait_until(lambda: run.rows()[-1]["learner_steps"] > 5, timeout=300)
         cluster.remove_node(added, allow_graceful=False)

@@ -30,7 +30,7 @@ def test_the_run_waits_for_the_fewest_and_says_so_once():
     assert not counted.after(15.0, "actor/7") and not counted.after(15.0, "actor/7")
     assert counted.lines == ["waits for actors: 1 of at least 2 are there"]
     assert counted.after(1.0, "actor/7", "actor/3", "actor/3")
-    assert counted.lines[1:] == ["goes on, with 2 actors"]
+    assert counted.lines[1:] == ["continues, with 2 actors"]
 
 
 @pytest.mark.parametrize("others", [("learner/0", "evaluator/0"), ()])
@@ -47,7 +47,7 @@ def test_an_actor_that_is_silent_has_left_and_may_come_back():
     assert not counted.after(29.0, "actor/2")
     assert counted.lines == ["waits for actors: 1 of at least 2 are there"]
     assert counted.after(1.0, "actor/0")
-    assert counted.lines[1:] == ["goes on, with 2 actors"]
+    assert counted.lines[1:] == ["continues, with 2 actors"]
     assert not counted.after(31.0)
     assert counted.lines[2:] == ["waits for actors: 0 of at least 2 are there"]
 
