@@ -122,11 +122,12 @@ class EpsilonGreedyPolicy(tf.Module):
         self._agent = agent
         self._mode = mode
 
-    def exploration_rates(self, slot: tf.Tensor) -> tf.Tensor:
-        """Returns the rates of random actions `[B]`."""
+    def exploration_rates(self, slot: tf.Tensor) -> tf.Tensor | None:
+        """Returns the rates of random actions `[B]`; None if there are none."""
         if self._mode == "train":
             return epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
-        return tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
+        epsilon = self._agent.evaluation_epsilon
+        return tf.fill(tf.shape(slot), epsilon) if epsilon else None
 
 
 class QPolicy(EpsilonGreedyPolicy):
@@ -153,7 +154,7 @@ class QPolicy(EpsilonGreedyPolicy):
 
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Returns actions as in `QActions` for their values `[B, A]` or `[B, K, M]`, and which are legal, likewise."""
-        epsilon = tf.zeros(tf.shape(slot)) if self._greedy else self.exploration_rates(slot)
+        epsilon = None if self._greedy else self.exploration_rates(slot)
         dtype = tf.int32 if self._actions.composed else tf.as_dtype(self._spec.action.dtype)
         return epsilon_greedy(q, epsilon, slot, seed, dtype, legal)
 

@@ -38,7 +38,7 @@ def epsilon_greedy(
     Args:
       q: `[B, A]`, action values, the lowest where actions are not legal (`networks.legal_actions.mask_illegal`); or
         `[B, K, A]`, those of each choice.
-      epsilon: `[B]`, exploration rates.
+      epsilon: `[B]`, exploration rates; None never explores, and no random numbers are made.
       slot: integers `[B]`, the global index of each environment.
       seed: int `[2]`.  An action depends on its row of `q`, its slot and the seed, not on the rest of the batch.
       dtype: int32 or int64.
@@ -47,14 +47,18 @@ def epsilon_greedy(
     Returns:
       Actions `[B]` or `[B, K]`; ties between greedy actions go to the first.
     """
-    q, epsilon, slot = tf.convert_to_tensor(q), tf.convert_to_tensor(epsilon), tf.convert_to_tensor(slot)
+    q = tf.convert_to_tensor(q)
     check_ranks(3 if q.shape.rank == 3 else 2, q=q)
+    greedy = tf.argmax(q, -1, output_type=dtype)
+    if epsilon is None:
+        return greedy
+    epsilon, slot = tf.convert_to_tensor(epsilon), tf.convert_to_tensor(slot)
     choices = q.shape.as_list()[1:-1]
     check_same_shape(q=q[:, 0, 0] if choices else q[:, 0], epsilon=epsilon, slot=slot)
     draws = uniform(seed, Stream.EPSILON_GREEDY, slot, (1 + math.prod(choices),), tf.float64)
     explores = draws[:, 0] < tf.cast(epsilon, tf.float64)
     anything = _uniform_action(draws[:, 1:] if choices else draws[:, 1], q.shape[-1], legal, dtype)
-    return tf.where(explores[:, tf.newaxis] if choices else explores, anything, tf.argmax(q, -1, output_type=dtype))
+    return tf.where(explores[:, tf.newaxis] if choices else explores, anything, greedy)
 
 
 def _uniform_action(uniform: tf.Tensor, number: int, legal: tf.Tensor | None, dtype: Any) -> tf.Tensor:

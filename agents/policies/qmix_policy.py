@@ -83,9 +83,10 @@ class QmixPolicy(EpsilonGreedyPolicy):
         members, actions = len(self._team.members), self._team.num_actions
         # A member explores by a slot of its own.
         slots = slot[:, tf.newaxis] * members + tf.range(members, dtype=slot.dtype)
+        rates = self.exploration_rates(slot)
         chosen = epsilon_greedy(
             tf.reshape(q, (-1, actions)),
-            tf.repeat(self.exploration_rates(slot), members),
+            None if rates is None else tf.repeat(rates, members),
             tf.reshape(slots, (-1,)),
             seed,
             legal=tf.reshape(legal, (-1, actions)),
