@@ -209,11 +209,15 @@ def test_pages_run_from_top_to_bottom(page, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_exported_policy_plays_as_the_page_shows(tmp_path):
+@pytest.mark.parametrize("form, package, path", [("saved-model", "tensorflow", "/1"), ("onnx", "onnxruntime", "")])
+def test_an_exported_policy_plays_as_the_page_shows(form, package, path, tmp_path):
+    pytest.importorskip("tf2onnx" if form == "onnx" else package)
     train = ["train", "impala", "--env", "CartPole-v1", "--max-steps", "3000", "--evaluator", "false"]
     call(["-m", "callboard", *train, "--launcher", "inline", "--run-dir", "run"], tmp_path)
-    call(["-m", "callboard", "export", "run", "models/cartpole/1", "--checkpoint", "latest"], tmp_path)
-    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/export.md")
+    call(["-m", "callboard", "export", "run@latest", f"models/cartpole{path}", "--format", form], tmp_path)
+    (snippet,) = (
+        snippet for snippet in PYTHON if snippet.page == "docs/export.md" and f"import {package}" in snippet.text
+    )
     environment = "import gymnasium\nenv = gymnasium.make('CartPole-v1')\n"
     assert "1\n" in call(["-c", f"{environment}{snippet.text}print(int(done))"], tmp_path)
 

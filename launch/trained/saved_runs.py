@@ -5,11 +5,11 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ...agents.agent import Policy
 from ...environments import environment_text
-from ...errors import CallboardError
+from ...errors import CallboardError, unknown
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -21,7 +21,7 @@ from ..run_directory.run_reference import parse_run_reference
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 from .acting_policy import ActingPolicy
 from .evaluation import evaluate_run, with_evaluation_settings
-from .export import Export, export_run, is_export, read_export
+from .export import Export, Format, export_run, is_export, read_export
 
 _logger = logging.getLogger(__name__)
 
@@ -67,25 +67,37 @@ def evaluate(
     return evaluation_result(played.episodes, played.metrics)
 
 
-def export(run: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: bool = False) -> Export:
-    """Writes the policy of a run as a SavedModel, see docs/export.md; its environment is not needed.
+def export(
+    run: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    format: Format = "saved-model",
+    *,
+    mode: Literal["greedy", "sampled"] | None = None,
+    epsilon: float | None = None,
+    trust: bool = False,
+) -> Export:
+    """Writes the policy of a run as a SavedModel or an ONNX model, see docs/export.md; its environment is not needed.
 
     Args:
       run: as in `evaluate`.
-      path: directory of the SavedModel, new or empty.
-      trust: as in `evaluate`.
+      path: directory of the export, new or empty.
+      format: `saved-model`, or `onnx`, which needs the packages of the extra `onnx`.
+      mode: as in `evaluate`, as are `epsilon` and `trust`.
 
     Returns:
-      The file of the weights, and the inputs and outputs of the SavedModel.
+      The file of the weights, and the inputs and outputs of the export.
 
     Raises:
-      CallboardError: there is no such run or checkpoint, or `path` is a file or a directory that is not empty.
+      CallboardError: there is no such run or checkpoint, `path` is a file or a directory that is not empty, an argument
+        is wrong, or the policy has no such form.
     """
+    if format not in get_args(Format):
+        raise unknown("format", format, get_args(Format))
     reference = parse_run_reference(run)
     with local_copy(reference.run, reference.checkpoint) as directory:
-        experiment = read_experiment(reference.run, trust=trust)
+        experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, epsilon)
         checkpoint = chosen_checkpoint(directory, reference.checkpoint, _logger.warning, reference.run)
-        return export_run(experiment, directory, pathlib.Path(path), checkpoint)
+        return export_run(experiment, directory, pathlib.Path(path), checkpoint, format)
 
 
 def with_environment(experiment: Playing, env: Any, options: Mapping[str, Any] | None) -> Playing:

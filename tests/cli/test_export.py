@@ -37,3 +37,28 @@ def test_inputs_and_outputs_of_the_saved_model_are_shown(tmp_path, monkeypatch, 
     assert inputs.startswith("inputs: ") and "observation float32(None, 4)" in inputs and "first bool(None,)" in inputs
     assert outputs.startswith("outputs: action int32(None,)")
     assert (tmp_path / "policy" / "saved_model.pb").exists()
+
+
+def test_an_onnx_model_cannot_sample(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tf2onnx")
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["export", "run", "policy", "--format", "onnx", "--mode", "sampled"]) == 2
+    assert "an ONNX model cannot sample, as this policy does in evaluations: set the mode to greedy" in (
+        capsys.readouterr().err
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_inputs_and_outputs_of_the_onnx_model_are_shown(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tf2onnx")
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", "apex", ("--env=CartPole-v1", "--agent.frame-stack=2"))
+    assert main(["export", "run", "policy", "--format", "onnx", "--epsilon", "0.1"]) == 2
+    assert "set epsilon to 0" in capsys.readouterr().err
+    assert main(["export", "run", "policy", "--format", "onnx"]) == 0
+    first, inputs, outputs = capsys.readouterr().out.splitlines()
+    assert first == "run/best_policy.npz is now the ONNX model policy"
+    assert "state_frames_newest float32(None, 1, 4)" in inputs and "next_state_frames_newest" in outputs

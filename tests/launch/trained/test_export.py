@@ -1,7 +1,9 @@
 """Exported policies act as in an evaluation, in a process that cannot import Callboard."""
 
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
+from other_interpreters import interpreters
 
 from callboard import load_policy
 from callboard.agents.policies.acting import evaluate
@@ -22,9 +25,11 @@ from callboard.launch.nodes.acting.compiled_policies import compile_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import load_weights, save_policy
 from callboard.launch.saved.saved_policies import policy_file
-from callboard.launch.trained.export import leaf_names, save_policy_as_model
+from callboard.launch.trained.export import save_policy_as_model
+from callboard.launch.trained.traced_policy import leaf_names
 from callboard.specs import EnvironmentSpec
 
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 MASKED = "callboard.environments.masked_observations:masked"
 CASES = {
     "impala": ("impala", "--env=CartPole-v1"),
@@ -135,6 +140,14 @@ def play_without_callboard(directories):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def play_with_onnxruntime(python, directories, path=None):
+    program = pathlib.Path(__file__).with_name("play_onnx.py")
+    environment = {**os.environ, "PYTHONPATH": path} if path else None
+    command = [python, *(["-S"] if path else []), str(program), *map(str, directories)]
+    done = subprocess.run(command, cwd=directories[0], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def assert_same_actions(directory, expected):
     played = np.load(directory / "actions.npz")
     assert played["batch"].dtype == expected.dtype
@@ -161,6 +174,18 @@ def exports(tmp_path_factory):
     return of_case
 
 
+@pytest.fixture(scope="module")
+def onnx_exports(exports):
+    """Gives the directories of cases, with ONNX models and timesteps beside the SavedModels, and the actions."""
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("onnxruntime")
+    expected = {case: play(exports(case) / "run", exports(case), "best") for case in CASES}
+    for case in CASES:
+        command = ["export", str(exports(case) / "run"), str(exports(case) / "onnx"), "--format", "onnx"]
+        assert main(command) == 0
+    return {case: exports(case) for case in CASES}, expected
+
+
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
@@ -174,6 +199,56 @@ def test_without_callboard_it_acts_as_in_an_evaluation(exports):
         # Otherwise much less would do.
         assert len(actions) > 5 and len(np.unique(actions)) > 1, case
         assert (case in RECURRENT) == bool((played["forgetful"] != played["batch"]).any()), case
+
+
+def assert_onnx_models_act(onnx_exports):
+    directories, expected = onnx_exports
+    for case, actions in expected.items():
+        played = assert_same_actions(directories[case], actions)
+        assert (case in RECURRENT) == bool((played["forgetful"] != played["batch"]).any()), case
+
+
+@pytest.mark.slow
+def test_onnx_models_act_without_tensorflow(onnx_exports):
+    play_with_onnxruntime(sys.executable, onnx_exports[0].values(), sysconfig.get_path("purelib"))
+    assert_onnx_models_act(onnx_exports)
+
+
+@pytest.mark.slow
+def test_onnx_models_act_in_another_python(onnx_exports, tmp_path):
+    others = {version: python for version, python in interpreters().items() if version > 10}
+    if not others:
+        pytest.skip("there is no newer Python here")
+    subprocess.run([others[max(others)], "-m", "venv", tmp_path / "venv"], check=True, timeout=300)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "numpy", "onnxruntime"]
+    if subprocess.run(install, timeout=300).returncode:
+        pytest.skip("onnxruntime cannot be installed here")
+    play_with_onnxruntime(str(python), onnx_exports[0].values())
+    assert_onnx_models_act(onnx_exports)
+
+
+@pytest.mark.slow
+def test_onnx_models_act_in_javascript(onnx_exports, tmp_path):
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("there is no node here")
+    shutil.copy(EXAMPLES / "onnx" / "act.mjs", tmp_path)
+    install = [npm, "install", "--no-audit", "--no-fund", "onnxruntime-web@1.30.0"]
+    if subprocess.run(install, cwd=tmp_path, timeout=400).returncode:
+        pytest.skip("onnxruntime-web cannot be installed here")
+    directories, expected = onnx_exports
+    for case in ("ppo", "ppo-lstm", "r2d2", "sac"):
+        timesteps = dict(np.load(directories[case] / "timesteps.npz"))
+        rows = [
+            {name: column[index].tolist() for name, column in timesteps.items()} for index in range(len(expected[case]))
+        ]
+        (tmp_path / "timesteps.json").write_text(json.dumps(rows))
+        command = [node, "act.mjs", directories[case] / "onnx", "timesteps.json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        actions = np.array([row["action"] for row in json.loads(done.stdout)])
+        np.testing.assert_allclose(actions.reshape(expected[case].shape), expected[case], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
