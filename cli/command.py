@@ -38,7 +38,12 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("video PATH --episode N", "show a recorded episode as a video"),
     ],
     "serve": [("RUN[@best|latest|STEP]", "serve the policy of a run over HTTP")],
-    "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
+    "export": [("RUN DIR", "write the policy of a run as a SavedModel or an ONNX model")],
+    "zoo": [
+        ("list", "list trained policies that installed wheels and zoos of your own offer"),
+        ("get NAME DIR", "copy one of them as a run directory; evaluate NAME compares it with its score"),
+        ("push RUN ZOO", "add the best policy of a run to a zoo, a folder or a URL"),
+    ],
     "cluster": [
         ("check FILE --host NAME", "show which hosts of a cluster file reach each other"),
         ("run FILE AGENT --env NAME ...", "train on all hosts of a cluster file, with your own modules"),

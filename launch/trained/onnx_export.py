@@ -208,7 +208,9 @@ def _random_array(leaf: dm_specs.Array, batch: int, rng: np.random.Generator) ->
         np.where(low == -1e3, np.minimum(-3, high - 1), low),
         np.where(high == 1e3, np.maximum(3, low + 1), high),
     )
-    return rng.integers(low, high + 1, shape) if kind in "iu" else rng.uniform(low, high, shape)
+    if kind in "iu":
+        return rng.integers(low.astype(np.int64), high.astype(np.int64) + 1, shape)
+    return rng.uniform(low, high, shape)
 
 
 def _same(found: np.ndarray, wanted: np.ndarray) -> bool:

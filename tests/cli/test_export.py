@@ -55,10 +55,14 @@ def test_an_onnx_model_cannot_sample(tmp_path, monkeypatch, capsys):
 def test_inputs_and_outputs_of_the_onnx_model_are_shown(tmp_path, monkeypatch, capsys):
     pytest.importorskip("tf2onnx")
     monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "run", "apex", ("--env=CartPole-v1", "--agent.frame-stack=2"))
+    write_run(
+        tmp_path / "run",
+        "r2d2",
+        ("--env=CartPole-v1", "--agent.network.lstm-size=4", "--agent.network.hidden-sizes=[4]"),
+    )
     assert main(["export", "run", "policy", "--format", "onnx", "--epsilon", "0.1"]) == 2
     assert "set epsilon to 0" in capsys.readouterr().err
     assert main(["export", "run", "policy", "--format", "onnx"]) == 0
     first, inputs, outputs = capsys.readouterr().out.splitlines()
-    assert first == "run/best_policy.npz is now the ONNX model policy"
-    assert "state_frames_newest float32(None, 1, 4)" in inputs and "next_state_frames_newest" in outputs
+    assert first == "run/checkpoints/best.npz is now the ONNX model policy"
+    assert "state_core_hidden float32(None, 4)" in inputs and "next_state_core_hidden float32(None, 4)" in outputs

@@ -1,0 +1,1 @@
+"""Trained policies to take, and to offer to others."""

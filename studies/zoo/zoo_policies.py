@@ -1,0 +1,198 @@
+"""Zoos: folders of trained policies, each a small run directory with a card that says how good it is.
+
+A wheel offers the policies in its package by an entry point of the group `callboard.zoo` that names the package.
+Nothing here runs code of a zoo: packages are found without being imported, and cards are JSON.
+"""
+
+import importlib.metadata
+import importlib.util
+import math
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...errors import CallboardError, unknown
+from ...files.atomic_files import directory_draft
+from ...files.guarded_files import read_json, read_regular
+from ...launch.run_directory.layout import RunDirectory
+from ...launch.run_directory.remote_storage import Storage, is_url
+
+GROUP = "callboard.zoo"
+CARD = "policy.json"
+WEIGHTS = "checkpoints/best.npz"
+FILES = ("experiment.yaml", "environment.json", WEIGHTS)
+"""Files of a policy beside its card."""
+FORMAT = 1
+_MOST_BYTES = 2**28
+_MOST_CARD_BYTES = 2**20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Card(NamedTuple):
+    """What is known of a policy."""
+
+    agent: str
+    env: str
+    seed: int
+    """Seed of the run that trained it."""
+    steps: int
+    """Environment steps of that run."""
+    mean: float
+    """Mean return of an evaluation."""
+    std: float
+    """Standard deviation of the returns of its episodes."""
+    episodes: int
+    evaluation_seed: int
+    curve: list[list[float]]
+    """Environment steps and mean returns of the run's evaluations."""
+    callboard: str
+    """Version that trained it."""
+
+
+class ZooPolicy(NamedTuple):
+    """A policy in a zoo."""
+
+    name: str
+    place: str
+    """The zoo, a path or a URL."""
+    card: Card
+    installed: bool = False
+    """Whether a wheel that is installed here offers it."""
+
+
+class FoundPolicies(NamedTuple):
+    """The policies of zoos."""
+
+    policies: list[ZooPolicy]
+    problems: list[str]
+    """A line for each policy that is left out."""
+
+
+def find_policies(places: Sequence[str]) -> FoundPolicies:
+    """Returns the policies in these zoos, paths or URLs, and then those of installed wheels.
+
+    Raises:
+      CallboardError: there is no such folder.
+    """
+    found = FoundPolicies([], [])
+    installed = [str(path) for path in installed_zoos()]
+    for place in dict.fromkeys([*places, *installed]):
+        for name in _names(place):
+            try:
+                found.policies.append(ZooPolicy(name, place, _card(place, name), place in installed))
+            except (CallboardError, OSError, ValueError) as error:
+                found.problems.append(f"{place}/{name} is left out: {error}")
+    return found
+
+
+def find_policy(name: str, places: Sequence[str]) -> ZooPolicy:
+    """Returns the first policy of a name, see `find_policies`.
+
+    Raises:
+      CallboardError: there is none.
+    """
+    policies = find_policies(places).policies
+    named = [policy for policy in policies if policy.name == name]
+    if not named:
+        none = "" if policies else "install a wheel such as callboard-zoo, or name a zoo with --from"
+        raise unknown("policy", name, dict.fromkeys(policy.name for policy in policies), none)
+    return named[0]
+
+
+def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> None:
+    """Copies a policy as a run directory, completely or not at all.
+
+    Args:
+      policy: the policy.
+      path: the run directory, new or empty.
+      trust: whether the zoo may belong to another user: the settings of a run name code, which runs when it is loaded.
+
+    Raises:
+      CallboardError: `path` is not empty, a file is missing or too large, or the zoo is not trusted.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CallboardError(f"{path} is not empty; name a new directory")
+    source = RunDirectory(pathlib.Path(policy.place, policy.name))
+    if not policy.installed and not trust and not is_url(policy.place):
+        source.check_owner("give --trust")
+    path = path.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with directory_draft(path) as draft:
+        for name in (*FILES, CARD):
+            (draft / name).parent.mkdir(exist_ok=True)
+            if is_url(policy.place):
+                there = Storage(f"{policy.place}/{policy.name}").fetch(name, draft, _MOST_BYTES)
+            else:
+                try:
+                    (draft / name).write_bytes(read_regular(source.path / name, _MOST_BYTES))
+                    there = True
+                except FileNotFoundError:
+                    there = False
+                except OSError as error:
+                    raise CallboardError(f"{source.path / name} cannot be read: {error.strerror}") from error
+            if not there:
+                raise CallboardError(f"{policy.place}/{policy.name} has no {name}, or one that is too large")
+
+
+def installed_zoos() -> list[pathlib.Path]:
+    """Returns the folders of the packages that installed wheels offer policies in, which are not imported."""
+    found = []
+    for point in importlib.metadata.entry_points(group=GROUP):
+        spec = importlib.util.find_spec(point.value.partition(".")[0])
+        found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
+    return list(dict.fromkeys(found))
+
+
+def check_name(name: str) -> None:
+    """Raises a CallboardError if a policy cannot have this name."""
+    if not _NAME.fullmatch(name):
+        raise CallboardError(f"a policy cannot be named {name!r}: letters, digits, dots and dashes make a name")
+
+
+def _names(place: str) -> list[str]:
+    if is_url(place):
+        names = [path.rpartition("/")[0] for path in Storage(place).find(f"*/{CARD}")]
+    elif pathlib.Path(place).is_dir():
+        names = [path.parent.name for path in pathlib.Path(place).glob(f"*/{CARD}")]
+    else:
+        raise CallboardError(f"there is no zoo in {place or repr('')}: name a folder or a URL")
+    return sorted(name for name in names if _NAME.fullmatch(name))
+
+
+def _card(place: str, name: str) -> Card:
+    if not is_url(place):
+        return parse_card(read_json(pathlib.Path(place, name, CARD), _MOST_CARD_BYTES))
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="callboard-") as local:
+        if not Storage(f"{place}/{name}").fetch(CARD, pathlib.Path(local), _MOST_CARD_BYTES):
+            raise CallboardError(f"its {CARD} is too large")
+        return parse_card(read_json(pathlib.Path(local, CARD), _MOST_CARD_BYTES))
+
+
+def parse_card(content: Any) -> Card:
+    """Returns a card from JSON values.
+
+    Raises:
+      ValueError: they are no card of this version.
+    """
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"its {CARD} is not of format {FORMAT}")
+    values = {name: content.get(name) for name in Card._fields}
+    curve = values["curve"]
+    fits = {
+        **{name: isinstance(values[name], str) for name in ("agent", "env", "callboard")},
+        **{name: type(values[name]) is int for name in ("seed", "steps", "episodes", "evaluation_seed")},
+        **{name: _is_number(values[name]) for name in ("mean", "std")},
+        "curve": isinstance(curve, list)
+        and all(isinstance(point, list) and len(point) == 2 and all(map(_is_number, point)) for point in curve),
+    }
+    for name, fitting in fits.items():
+        if not fitting:
+            raise ValueError(f"{name} in its {CARD} is missing or wrong")
+    return Card(**values)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

@@ -1,0 +1,148 @@
+"""Zoos: policies are pushed, listed, taken and evaluated again; files of strangers run nothing."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from untrained_runs import DEFAULTS, write_run
+
+from callboard.cli.command import main
+from callboard.studies.zoo.zoo_policies import CARD, find_policies, parse_card
+
+SHIPPED = pathlib.Path(__file__).resolve().parents[3] / "benchmarks" / "zoo"
+POLICIES = sorted(path.parent.name for path in SHIPPED.glob(f"callboard_zoo/*/{CARD}"))
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    """A zoo with one policy, pushed from the better of two runs."""
+    folder = tmp_path_factory.mktemp("zoo")
+    for seed in (1, 2):
+        _, run = write_run(folder / "runs" / f"seed-{seed}", options=(*DEFAULTS, f"--seed={seed}"))
+        rows = [
+            {"environment_steps": steps, "elapsed_seconds": steps / 100, "learner_steps": steps}
+            | {"evaluator/return": 3.5, "evaluator/environment_steps": steps, "evaluator/learner_step": steps}
+            for steps in (100, 200)
+        ]
+        run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    arguments = ["push", str(folder / "runs"), f"file://{folder}/zoo", "--episodes", "4", "--name", "tiny"]
+    assert main(["zoo", *arguments]) == 0
+    return folder / "zoo"
+
+
+def test_a_pushed_policy_is_listed_with_its_score_and_curve(zoo, capsys):
+    assert main(["zoo", "list", "--from", str(zoo), "--json"]) == 0
+    (policy,) = (one for one in json.loads(capsys.readouterr().out) if one["zoo"] == str(zoo))
+    assert policy["name"] == "tiny" and policy["agent"] == "impala" and policy["env"] == "CartPole-v1"
+    assert policy["mean"] == 7 and policy["std"] == 0 and policy["episodes"] == 4
+    assert policy["seed"] == 1 and policy["steps"] == 200 and policy["curve"] == [[100, 3.5], [200, 3.5]]
+    assert main(["zoo", "list", "--from", str(zoo)]) == 0
+    assert "tiny  impala  CartPole-v1  200    7.0 ± 0.0" in capsys.readouterr().out
+    assert "run_dir" not in yaml.safe_load((zoo / "tiny" / "experiment.yaml").read_text())
+
+
+def test_a_policy_is_taken_as_a_run_that_commands_take(zoo, tmp_path, capsys):
+    assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", str(zoo)]) == 0
+    assert main(["evaluate", str(tmp_path / "taken"), "--episodes", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["mean"] == 7
+    assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", str(zoo)]) == 2
+    assert "taken is not empty; name a new directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recorded, code, said", [(7.0, 0, "as recorded"), (9.0, 1, "they differ by more than 0.1")])
+def test_an_evaluation_is_compared_with_the_recorded_score(recorded, code, said, zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    card = tmp_path / "zoo" / "tiny" / CARD
+    card.write_text(json.dumps({**json.loads(card.read_text()), "mean": recorded}))
+    assert main(["zoo", "evaluate", "tiny", "--from", str(tmp_path / "zoo")]) == code
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["get", "tony", "new", "--from", "ZOO"], "unknown policy 'tony'; did you mean 'tiny'?"),
+        (["get", "tiny", "--from", "ZOO"], "write callboard zoo get NAME DIR"),
+        (["list", "--from", "nowhere"], "there is no zoo in nowhere: name a folder or a URL"),
+        (["list", "--episodes", "3"], "--episodes is not for callboard zoo list: leave it out"),
+        (["push", "nowhere", "ZOO"], "there is no run in nowhere"),
+        (["push", "s3://bucket/run", "ZOO"], "zoo push takes runs of this machine"),
+        (["push", "RUNS", "ZOO", "--name", "tiny"], "there is a policy tiny in "),
+        (["push", "RUNS", "ZOO", "--name", "../tiny"], "a policy cannot be named '../tiny'"),
+        (["push", "RUNS", "ZOO", "--episodes", "0"], "--episodes must be at least 1, not 0"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, zoo, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    places = {"ZOO": str(zoo), "RUNS": str(zoo.parent / "runs")}
+    assert main(["zoo", *(places.get(word, word) for word in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
+    for name in ("odd", "pipe", "link", "infinite"):
+        shutil.copytree(zoo / "tiny", tmp_path / "zoo" / name)
+    (tmp_path / "zoo" / "odd" / CARD).write_text("[]")
+    (tmp_path / "zoo" / "infinite" / CARD).write_text('{"format": 1, "mean": Infinity}')
+    for name in ("pipe", "link"):
+        (tmp_path / "zoo" / name / CARD).unlink()
+    os.mkfifo(tmp_path / "zoo" / "pipe" / CARD)
+    (tmp_path / "zoo" / "link" / CARD).symlink_to(zoo / "tiny" / CARD)
+    found = find_policies([str(tmp_path / "zoo")])
+    assert len(found.problems) == 4 and not [one for one in found.policies if one.place == str(tmp_path / "zoo")]
+    content = json.loads((zoo / "tiny" / CARD).read_text())
+    for name in ("agent", "seed", "mean", "curve"):
+        with pytest.raises(ValueError, match=f"{name} in its {CARD} is missing or wrong"):
+            parse_card({**content, name: None})
+
+
+def test_what_others_can_write_is_taken_only_with_trust(zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    (tmp_path / "zoo" / "tiny" / "experiment.yaml").chmod(0o666)
+    (tmp_path / "zoo" / "tiny").chmod(0o777)
+    assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", str(tmp_path / "zoo")]) == 2
+    assert "if you trust it, give --trust" in capsys.readouterr().err and not (tmp_path / "new").exists()
+    assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", str(tmp_path / "zoo"), "--trust"]) == 0
+
+
+def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_path, monkeypatch):
+    package = tmp_path / "somebodys_zoo"
+    shutil.copytree(zoo, package)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    metadata = tmp_path / "somebodys_zoo-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-zoo\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[callboard.zoo]\nsomebodys = somebodys_zoo\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (policy,) = (one for one in find_policies([]).policies if one.place == str(package))
+    assert policy.name == "tiny" and policy.installed
+
+
+def test_the_shipped_zoo_is_small_and_its_cards_are_valid():
+    found = find_policies([str(SHIPPED / "callboard_zoo")])
+    assert not found.problems and len(POLICIES) == len([one for one in found.policies if one.name in POLICIES])
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 2e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_shipped_policy_has_its_score(name, capsys):
+    assert main(["zoo", "evaluate", name, "--from", str(SHIPPED / "callboard_zoo")]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_shipped_zoo_is_found(tmp_path):
+    shutil.copytree(SHIPPED, tmp_path / "source")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", tmp_path / "site", tmp_path / "source"], check=True, timeout=300)
+    command = [sys.executable, "-m", "callboard", "zoo", "list"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert all(name in done.stdout for name in POLICIES), done.stdout + done.stderr
