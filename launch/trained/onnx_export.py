@@ -18,6 +18,7 @@ from ...data import Nest
 from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
 from ...files.atomic_files import directory_draft
+from ...files.guarded_files import parse_json
 from ...install_commands import install_command
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from .traced_policy import Signatures, TensorSpecs, TracedPolicy, leaf_names
@@ -95,7 +96,7 @@ def _converted(policy: TracedPolicy) -> Any:
             raise _refusal("the policy cannot be converted to ONNX", error) from error
     unknown = sorted({node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type, node.domain)})
     if unknown:
-        raise CallboardError(f"ONNX has no operation for {', '.join(unknown)} of the policy: {_AS_MODEL}")
+        raise CallboardError(f"the policy uses {', '.join(unknown)}, for which ONNX has no operation: {_AS_MODEL}")
     for leaf in (*model.graph.input, *model.graph.output):
         leaf.type.tensor_type.shape.dim[0].dim_param = "batch"
     return model
@@ -126,7 +127,7 @@ def _description(policy: TracedPolicy, spec: EnvironmentSpec) -> dict[str, Any]:
             {**_leaf(name, leaf, {}), "output": _output(name, policy), "start": _shortest(start[name][0])}
             for name, leaf in state.items()
         ],
-        "environment": json.loads(format_spec(spec)),
+        "environment": parse_json(format_spec(spec)),
     }
 
 

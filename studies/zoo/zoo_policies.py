@@ -30,12 +30,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Card(NamedTuple):
-    """What is known of a policy."""
+    """Origin and score of a policy."""
 
     agent: str
     env: str
     seed: int
-    """Seed of the run that trained it."""
+    """Seed of the run that trained it, and of the evaluation."""
     steps: int
     """Environment steps of that run."""
     mean: float
@@ -43,7 +43,6 @@ class Card(NamedTuple):
     std: float
     """Standard deviation of the returns of its episodes."""
     episodes: int
-    evaluation_seed: int
     curve: list[list[float]]
     """Environment steps and mean returns of the run's evaluations."""
     callboard: str
@@ -183,7 +182,7 @@ def parse_card(content: Any) -> Card:
     curve = values["curve"]
     fits = {
         **{name: isinstance(values[name], str) for name in ("agent", "env", "callboard")},
-        **{name: type(values[name]) is int for name in ("seed", "steps", "episodes", "evaluation_seed")},
+        **{name: type(values[name]) is int for name in ("seed", "steps", "episodes")},
         **{name: _is_number(values[name]) for name in ("mean", "std")},
         "curve": isinstance(curve, list)
         and all(isinstance(point, list) and len(point) == 2 and all(map(_is_number, point)) for point in curve),

@@ -92,12 +92,10 @@ def push_policy(
     zoo = zoo.removeprefix("file://")
     if Storage(f"{zoo}/{name}").exists(CARD) if is_url(zoo) else (pathlib.Path(zoo) / name).exists():
         raise CallboardError(f"there is a policy {name} in {zoo}: choose another name with --name")
-    mean, std, seed = _score(directory, episodes, None, trust, notify)
+    mean, std = _score(directory, episodes, trained.seed, trust, notify)
     points = zip(trained.steps.tolist(), trained.values.tolist(), strict=True)
     curve = [[int(steps), round(value, 3)] for steps, value in points]
-    card = Card(
-        trained.agent, trained.env, trained.seed, trained.total_steps, mean, std, episodes, seed, curve, __version__
-    )
+    card = Card(trained.agent, trained.env, trained.seed, trained.total_steps, mean, std, episodes, curve, __version__)
     settings = read_yaml(directory.experiment, links=False)
     settings.pop("run_dir", None)  # A path of this machine.
     files = {
@@ -129,17 +127,17 @@ def evaluate_policy(policy: ZooPolicy, trust: bool, notify: Callable[[str], None
         path = pathlib.Path(local, policy.name)
         copy_policy(policy, path, trust)
         card = policy.card
-        mean, std, _ = _score(RunDirectory(path), card.episodes, card.evaluation_seed, True, notify)
+        mean, std = _score(RunDirectory(path), card.episodes, card.seed, True, notify)
         return Repeated(card, mean, std)
 
 
 def _score(
-    directory: RunDirectory, episodes: int, seed: int | None, trust: bool, notify: Callable[[str], None]
-) -> tuple[float, float, int]:
+    directory: RunDirectory, episodes: int, seed: int, trust: bool, notify: Callable[[str], None]
+) -> tuple[float, float]:
     experiment = with_evaluation_settings(read_experiment(directory.path, trust=trust), seed=seed)
     played = evaluate_run(experiment, directory, episodes, "best", 0, notify)
     returns = [episode.episode_return for episode in played.episodes]
-    return statistics.fmean(returns), statistics.pstdev(returns), experiment.seed
+    return statistics.fmean(returns), statistics.pstdev(returns)
 
 
 def _write(directory: pathlib.Path, files: dict[str, bytes]) -> None:

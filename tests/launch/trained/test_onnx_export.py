@@ -95,7 +95,7 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(tmp_path):
     def python(bright, seed):
         return tf.ensure_shape(tf.numpy_function(lambda value: value, [bright], tf.float32), (None,))
 
-    with pytest.raises(CallboardError, match="no operation for PyFunc of the policy: leave --format out"):
+    with pytest.raises(CallboardError, match="uses PyFunc, for which ONNX has no operation: leave --format out"):
         save_policy_as_onnx(trace_policy(Sums(other=python), SPEC), SPEC, tmp_path / "policy", {})
     assert not list(tmp_path.iterdir())
 

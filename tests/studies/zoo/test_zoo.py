@@ -12,7 +12,8 @@ import yaml
 from untrained_runs import DEFAULTS, write_run
 
 from callboard.cli.command import main
-from callboard.studies.zoo.zoo_policies import CARD, find_policies, parse_card
+from callboard.launch.run_directory.remote_storage import Storage
+from callboard.studies.zoo.zoo_policies import CARD, FILES, find_policies, parse_card
 
 SHIPPED = pathlib.Path(__file__).resolve().parents[3] / "benchmarks" / "zoo"
 POLICIES = sorted(path.parent.name for path in SHIPPED.glob(f"callboard_zoo/*/{CARD}"))
@@ -52,6 +53,18 @@ def test_a_policy_is_taken_as_a_run_that_commands_take(zoo, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["mean"] == 7
     assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", str(zoo)]) == 2
     assert "taken is not empty; name a new directory" in capsys.readouterr().err
+
+
+def test_a_zoo_at_a_url(zoo, tmp_path, capsys):
+    storage = Storage("memory://zoo/tiny")
+    for file in (*FILES, CARD):
+        storage.store(file, zoo / "tiny")
+    assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", "memory://zoo"]) == 0
+    assert "from memory://zoo" in capsys.readouterr().out
+    assert (tmp_path / "taken" / CARD).read_bytes() == (zoo / "tiny" / CARD).read_bytes()
+    storage.remove("environment.json")
+    assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", "memory://zoo"]) == 2
+    assert "has no environment.json" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("recorded, code, said", [(7.0, 0, "as recorded"), (9.0, 1, "they differ by more than 0.1")])
