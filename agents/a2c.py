@@ -16,6 +16,7 @@ from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .fast_function import CompiledOnFirstCall
+from .learning.exploration_bonus import ExplorationBonus, further, make_bonus, of_loss
 from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.network_inputs import sequence_inputs
 from .learning.on_policy import FreshBatches, check_sizes, joined, newest_data_queue
@@ -39,6 +40,7 @@ class A2CLearner(tf.Module):
       strategy: the strategy in whose scope networks and optimizer were created.
       batches: takes the batches.
       accumulate: into how many batches what is taken is divided; their gradients are averaged.
+      bonus: the exploration bonus of the loss; None for none.
     """
 
     def __init__(
@@ -48,14 +50,16 @@ class A2CLearner(tf.Module):
         strategy: tf.distribute.Strategy,
         batches: FreshBatches,
         accumulate: int = 1,
+        bonus: ExplorationBonus | None = None,
     ):
         super().__init__()
         self.optimizer = objective.optimizer
+        self.bonus = bonus
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._batches = batches
         self._loss = loss
         self._accumulate = accumulate
-        self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
+        self._gradient_step = gradient_step = GradientStep([objective, *further(bonus)], strategy, accumulate)
         self._update = CompiledOnFirstCall(lambda *elements: gradient_step(self._batch_loss, *elements)[0])
 
     def step(self, iterator: Iterator[Any]) -> Update:
@@ -122,37 +126,49 @@ class A2C(A2CSettings, Agent):
         elements = sequences // layout.replicas // self.make_replay(layout).element_size
         network = networks.network
         of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
+        bonus = make_bonus(self, layout, has_values=True)
         return A2CLearner(
-            functools.partial(self.loss, networks),
+            functools.partial(self.loss, networks, **of_loss(bonus)),
             make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value),
             strategy,
             FreshBatches(strategy, elements, self.max_policy_lag),
             self.accumulate,
+            bonus,
         )
 
-    def loss(self, networks: PpoNetworks, *samples: Sample, seen: Sequence[Sample] | None = None) -> LossOutput:
+    def loss(
+        self,
+        networks: PpoNetworks,
+        *samples: Sample,
+        seen: Sequence[Sample] | None = None,
+        bonus: ExplorationBonus | None = None,
+    ) -> LossOutput:
         """Returns `sequences_loss` of a replica's share of a batch, in elements; updates statistics.
 
         Args:
           networks: policy and value.
           *samples: the elements.
           seen: those whose observations the statistics then also have; None for these elements.
+          bonus: the exploration bonus; None for none.
         """
         sample = joined(samples)
-        output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward)
+        output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward, bonus)
         seen = samples if seen is None else seen
         if networks.network.normalizer is not None and seen:
             # Not earlier, since the gradient is that of the policy that acted.
             networks.network.normalizer.update(joined(seen).record.observation)
         return output
 
-    def sequences_loss(self, networks: PpoNetworks, sample: Sample, reward: Any) -> LossOutput:
+    def sequences_loss(
+        self, networks: PpoNetworks, sample: Sample, reward: Any, bonus: ExplorationBonus | None = None
+    ) -> LossOutput:
         """Returns a replica's share of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
 
         Args:
           networks: policy and value.
           sample: sequences of T transitions, time-major as described in `Sample`; the network takes its rewards.
           reward: `[T, B]`, the rewards to learn from, before they are scaled and clipped.
+          bonus: the exploration bonus; None for none.
         """
         network, record = networks.network, sample.record
         inputs, state = sequence_inputs(record, sample.state)
@@ -165,6 +181,11 @@ class A2C(A2CSettings, Agent):
         advantage_t, target_t = gae(value, reward_t, discount_t, valid_t, self.gae_lambda)
         scale_t = updated_return_scale(network, target_t, valid_t, observation_t)
         advantage_t = advantage_t / scale_t
+        if bonus is not None:
+            measured = bonus.measured(record)
+            intrinsic = gae(**bonus.intrinsic(measured, record)._asdict(), lambda_=self.gae_lambda)
+            measured = measured._replace(target=intrinsic.targets)
+            advantage_t += bonus.weighted(measured, intrinsic.advantages)
         if self.normalize_advantages:
             advantage_t = standardized(advantage_t, valid_t, sum_over_replicas, target_t / scale_t)
         chosen = networks.actions.from_record(record.action, record.extras.gaussian)
@@ -183,4 +204,5 @@ class A2C(A2CSettings, Agent):
             "value": shown(head.value),
             "valid_fraction": mean(valid_t),
         }
-        return LossOutput(loss, metrics)
+        output = LossOutput(loss, metrics)
+        return output if bonus is None else bonus.trained_too(output, measured, mean)

@@ -20,6 +20,7 @@ from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
+from .learning.exploration_bonus import ExplorationBonus, check_bonus, make_bonus, of_loss
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
@@ -97,6 +98,7 @@ class Apex(ApexSettings, Agent):
         check_stack(layout.spec, self.frame_stack)
         if self.distribution != "none":
             check_support(self)
+        check_bonus(self)
         self.make_replay(layout).check()
 
     @property
@@ -146,9 +148,10 @@ class Apex(ApexSettings, Agent):
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
+        bonus = make_bonus(self, layout, has_values=False)
         return make_q_learner(
             networks,
-            functools.partial(self.loss, networks),
+            functools.partial(self.loss, networks, **of_loss(bonus)),
             self.optimizer,
             steps,
             strategy,
@@ -158,6 +161,7 @@ class Apex(ApexSettings, Agent):
             self.accumulate,
             seed=layout.seed if self.samples else None,
             rewards=networks.returns,
+            bonus=bonus,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -184,17 +188,28 @@ class Apex(ApexSettings, Agent):
         error = np.abs(target - value) if value.ndim == 1 else np.abs(target[:, np.newaxis] - value).mean(axis=-1)
         return error + SMALLEST_PRIORITY
 
-    def loss(self, networks: QNetworks, sample: Sample, seed: tf.Tensor | None = None) -> LossOutput:
+    def loss(
+        self,
+        networks: QNetworks,
+        sample: Sample,
+        seed: tf.Tensor | None = None,
+        bonus: ExplorationBonus | None = None,
+    ) -> LossOutput:
         """Returns a replica's share of a batch's loss (section 3.1), with the new priorities of its windows.
 
         Args:
           networks: the networks of `make_networks`.
           sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
           seed: int64 `[2]`, seed of noise and of sampled fractions; None for none.
+          bonus: the exploration bonus; None for none.
         """
         record, info = sample.record, sample.info
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
+        reward_t = self._clipped(record.reward)
+        if bonus is not None:
+            measured = bonus.measured(record)
+            reward_t = bonus.added(reward_t, measured)
+        steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         if networks.value_range is not None:
             networks.value_range.update(sample)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
@@ -249,7 +264,10 @@ class Apex(ApexSettings, Agent):
             "importance_weight": shown(weight),
             **{name: shown(each) for name, each in further.items()},
         }
-        return LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
+        output = LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
+        if bonus is None:
+            return output
+        return bonus.trained_too(output, measured, global_mean(self.batch_size * self.n_step, delta.dtype))
 
     def best_value(self, q: Any, actions: QActions) -> tf.Tensor:
         """Returns what targets bootstrap from `[B]`, given the values of all actions, as in `QActions`."""

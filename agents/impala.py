@@ -18,6 +18,7 @@ from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .agent_names import agent_name
+from .learning.exploration_bonus import ExplorationBonus, further, make_bonus, of_loss
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.network_inputs import ActingNetwork, sequence_inputs
@@ -27,6 +28,7 @@ from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
+from .losses.shapes import where_valid
 from .losses.vtrace import VTrace, vtrace
 from .policies.action_checks import check_discrete_or_bounded
 from .settings.impala_settings import ImpalaSettings
@@ -133,23 +135,32 @@ class Impala(ImpalaSettings, Agent):
         returns = make_reward_normalizer(self)
         # The loss of a subclass need not know of normalized rewards.
         normalizing = {} if returns is None else {"returns": returns}
+        bonus = make_bonus(self, layout, has_values=True)
         learner = GradientLearner(
-            functools.partial(self.loss, networks, **normalizing),
-            [objective._replace(is_sum=True)],
+            functools.partial(self.loss, networks, **normalizing, **of_loss(bonus)),
+            [objective._replace(is_sum=True), *further(bonus)],
             strategy,
             self.updates_per_call,
             accumulate=self.accumulate,
         )
-        learner.returns = returns  # Checkpoints contain what a learner refers to.
+        # Checkpoints contain what a learner refers to.
+        learner.returns, learner.bonus = returns, bonus
         return learner
 
-    def loss(self, network: Network, sample: Sample, returns: RewardNormalizer | None = None) -> LossOutput:
+    def loss(
+        self,
+        network: Network,
+        sample: Sample,
+        returns: RewardNormalizer | None = None,
+        bonus: ExplorationBonus | None = None,
+    ) -> LossOutput:
         """Returns a replica's share of a batch's loss (section 4.2) and metrics.
 
         Args:
           network: computes the policy's parameters and values.
           sample: sequences of T transitions, time-major as described in `Sample`.
           returns: normalizes the rewards; None leaves them unchanged.
+          bonus: the exploration bonus; None for none.
         """
         record = sample.record
         # The network takes previous rewards as they are.
@@ -169,19 +180,26 @@ class Impala(ImpalaSettings, Agent):
         reward_t = learning_reward(tf.cast(reward, dtype), self.reward_scale, self.reward_clip)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         log_rho_t = log_prob_t - tf.cast(behavior_log_prob_t, dtype)
-        targets = vtrace(
-            values=outputs.value,
-            r_t=reward_t,
-            discount_t=self.discount * tf.cast(record.discount, dtype),
-            log_rho_t=log_rho_t,
-            valid_t=valid_t,
+        estimate = functools.partial(
+            vtrace,
             clip_rho=self.clip_rho,
             clip_c=self.clip_c,
             clip_policy_gradient_rho=self.clip_policy_gradient_rho,
             lambda_=self.lambda_,
         )
+        discount_t = self.discount * tf.cast(record.discount, dtype)
+        targets = estimate(outputs.value, reward_t, discount_t, log_rho_t, valid_t)
         scale_t = updated_return_scale(network, targets.vs, valid_t, observation_t)
         targets = targets._replace(advantages=targets.advantages / scale_t, td_errors=targets.td_errors / scale_t)
+        if bonus is not None:
+            measured = bonus.measured(record)
+            ignored_t = where_valid(valid_t, log_rho_t)
+            intrinsic = estimate(**bonus.intrinsic(measured, record)._asdict(), log_rho_t=ignored_t)
+            measured = measured._replace(target=intrinsic.vs)
+            targets = targets._replace(
+                advantages=targets.advantages + bonus.weighted(measured, intrinsic.advantages),
+                td_errors=targets.td_errors + bonus.weighted(measured, intrinsic.td_errors),
+            )
 
         transitions = self.unroll_length * self.batch_size
         mean = global_mean(transitions, dtype)
@@ -201,7 +219,8 @@ class Impala(ImpalaSettings, Agent):
             "valid_fraction": mean(valid_t),
             **{name: shown(value_t) for name, value_t in policy_terms.metrics.items()},
         }
-        return LossOutput(loss, metrics)
+        output = LossOutput(loss, metrics)
+        return output if bonus is None else bonus.trained_too(output, measured, mean)
 
     def policy_terms(
         self, log_prob_t: tf.Tensor, log_rho_t: tf.Tensor, targets: VTrace, valid_t: tf.Tensor

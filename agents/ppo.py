@@ -15,6 +15,7 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
 from .learning.decaying_rate import left_of_run
+from .learning.exploration_bonus import ExplorationBonus, make_bonus, of_loss
 from .learning.gradient_step import LossOutput
 from .learning.on_policy import check_iterations, newest_data_queue
 from .learning.optimizers import make_split_optimizer
@@ -77,19 +78,21 @@ class Ppo(PpoSettings, Agent):
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         iterations = iterations_of(self, layout)
+        bonus = make_bonus(self, layout, has_values=True)
         return PpoLearner(
             self,
             layout,
             networks.network,
-            functools.partial(self.loss, networks),
+            functools.partial(self.loss, networks, **of_loss(bonus)),
             functools.partial(observation_values, networks),
-            functools.partial(self.rollout, networks),
+            functools.partial(self.rollout, networks, **of_loss(bonus)),
             make_split_optimizer(
                 self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
             ),
             strategy,
             numbers=lambda step: {"clip_range": self._clip_range(iterations, step)},
             target_kl=self.target_kl,
+            bonus=bonus,
         )
 
     def _clip_range(self, iterations: int, step: int) -> Any:
@@ -98,7 +101,13 @@ class Ppo(PpoSettings, Agent):
         left = left_of_run(self.clip_decay)
         return self.clip * (max(0.0, 1.0 - step / iterations) if left is None else left)
 
-    def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
+    def rollout(
+        self,
+        networks: PpoNetworks,
+        samples: Sequence[Sample],
+        values: Sequence[tf.Tensor],
+        bonus: ExplorationBonus | None = None,
+    ) -> Rollout:
         """Returns a replica's share of an iteration's data, see `make_rollout`."""
         return make_rollout(
             networks,
@@ -108,18 +117,26 @@ class Ppo(PpoSettings, Agent):
             self.gae_lambda,
             self.normalize_advantages,
             self._learning_reward,
+            bonus,
         )
 
     def _learning_reward(self, reward: Any) -> Any:
         return learning_reward(tf.convert_to_tensor(reward), self.reward_scale, self.reward_clip)
 
-    def loss(self, networks: PpoNetworks, rollout: Rollout, clip_range: tf.Tensor) -> LossOutput:
+    def loss(
+        self,
+        networks: PpoNetworks,
+        rollout: Rollout,
+        clip_range: tf.Tensor,
+        bonus: ExplorationBonus | None = None,
+    ) -> LossOutput:
         """Returns a replica's share of a minibatch's loss (equation (9)) and metrics.
 
         Args:
           networks: the networks to train.
           rollout: a replica's share of the minibatch.
           clip_range: ε of the probability ratio, a scalar.
+          bonus: the exploration bonus; None for none.
         """
         network = networks.network
         outputs, _ = network.unroll(rollout.inputs, rollout.state, rollout.first, training=True)
@@ -147,4 +164,5 @@ class Ppo(PpoSettings, Agent):
             "value": shown(outputs.value),
             "valid_fraction": mean(valid_t),
         }
-        return LossOutput(loss, metrics)
+        output = LossOutput(loss, metrics)
+        return output if bonus is None else bonus.trained_too(output, rollout.measured, mean)

@@ -13,6 +13,7 @@ from ..networks.network import Network
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
 from .learning.decaying_rate import DecayingRate, rate_by_step
+from .learning.exploration_bonus import ExplorationBonus, further
 from .learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
 from .learning.on_policy import FreshBatches, check_minibatches
 from .ppo_rollout import select_minibatch
@@ -35,6 +36,7 @@ class PpoLearner(tf.Module):
       numbers: returns other numbers of an iteration by name, by the number of iterations made before it, which are
         metrics too.
       target_kl: mean KL divergence over an epoch above which the iteration stops; None for no limit.
+      bonus: the exploration bonus of the loss; None for none.
 
     Raises:
       CallboardError: the data of an iteration cannot be divided into minibatches.
@@ -52,12 +54,14 @@ class PpoLearner(tf.Module):
         strategy: tf.distribute.Strategy,
         numbers: Callable[[int], Mapping[str, Any]],
         target_kl: float | None = None,
+        bonus: ExplorationBonus | None = None,
     ):
         super().__init__()
         check_minibatches(agent, layout, has_memory=bool(tree.flatten(network.state_spec)))
         minibatches, accumulate = agent.minibatches, agent.accumulate
         elements = agent.batch_size // layout.replicas // agent.make_replay(layout).element_size
         self.optimizer = optimizer
+        self.bonus = bonus
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._strategy = strategy
         self._learning_rate = rate_by_step(agent.optimizer, iterations_of(agent, layout))
@@ -68,7 +72,7 @@ class PpoLearner(tf.Module):
         self._target_kl = target_kl
         self._seed = layout.seed
         objective = Objective("loss", network.trainable_variables, optimizer, agent.optimizer.max_gradient_norm)
-        self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
+        self._gradient_step = gradient_step = GradientStep([objective, *further(bonus)], strategy, accumulate)
 
         def minibatch_loss(
             rollout: Any, number: tf.Tensor, seed: tf.Tensor, numbers: Mapping[str, tf.Tensor], microbatch: int = 0

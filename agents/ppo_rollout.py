@@ -11,6 +11,7 @@ from ..networks.heads.popart import updated_return_scale
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream, stream_seed
 from ..transitions import valid_transitions
+from .learning.exploration_bonus import ExplorationBonus
 from .learning.network_inputs import sequence_inputs
 from .learning.on_policy import joined
 from .losses.gae import gae, standardized
@@ -42,6 +43,8 @@ class Rollout(NamedTuple):
     """`[T, B]`, targets of the value."""
     state: Nest
     """`[B, ...]`, the network's recurrent state at the first observation."""
+    measured: Any = ()
+    """The `Measured` of the exploration bonus; `()` without one."""
 
 
 def observation_values(networks: PpoNetworks, sample: Sample) -> tf.Tensor:
@@ -60,6 +63,7 @@ def make_rollout(
     gae_lambda: float,
     normalize_advantages: bool,
     learning_reward: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    bonus: ExplorationBonus | None = None,
 ) -> Rollout:
     """Returns a replica's share of an iteration's data, and updates the statistics of returns and those of PopArt.
 
@@ -71,6 +75,7 @@ def make_rollout(
       gae_lambda: λ of the advantages.
       normalize_advantages: whether advantages are standardized over the global batch.
       learning_reward: maps rewards to those that are learned from; the network takes previous rewards as they are.
+      bonus: the exploration bonus; None for none.
     """
     sample = joined(samples)
     record = sample.record
@@ -87,6 +92,12 @@ def make_rollout(
     inputs = tree.map_structure(lambda leaf: leaf[:-1], inputs)
     scale_t = updated_return_scale(networks.network, estimates.targets, valid_t, inputs.observation)
     advantages = estimates.advantages / scale_t
+    measured: Any = ()
+    if bonus is not None:
+        measured = bonus.measured(record)
+        intrinsic = gae(**bonus.intrinsic(measured, record)._asdict(), lambda_=gae_lambda)
+        measured = measured._replace(target=intrinsic.targets)
+        advantages += bonus.weighted(measured, intrinsic.advantages)
     if normalize_advantages:
         advantages = standardized(advantages, valid_t, sum_over_replicas, estimates.targets / scale_t)
     rollout = Rollout(
@@ -99,6 +110,7 @@ def make_rollout(
         advantage=advantages,
         target=estimates.targets,
         state=core,
+        measured=measured,
     )
     return rollout if networks.has_memory else single_transitions(rollout)
 

@@ -15,6 +15,7 @@ from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
+from .learning.exploration_bonus import ExplorationBonus, check_bonus, make_bonus, of_loss
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.network_inputs import sequence_inputs
@@ -81,6 +82,7 @@ class R2D2(R2D2Settings, Agent):
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         check_sequences(self, layout)
+        check_bonus(self)
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
@@ -107,9 +109,10 @@ class R2D2(R2D2Settings, Agent):
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = self.replay.learner_steps(layout.max_timesteps / self.period, self.batch_size * self.accumulate)
+        bonus = make_bonus(self, layout, has_values=False)
         return make_q_learner(
             networks,
-            functools.partial(self.loss, networks),
+            functools.partial(self.loss, networks, **of_loss(bonus)),
             self.optimizer,
             steps,
             strategy,
@@ -117,6 +120,7 @@ class R2D2(R2D2Settings, Agent):
             self.updates_per_call,
             self.epsilon,
             self.accumulate,
+            bonus=bonus,
         )
 
     def first_priority(self, actions: QActions, record: Record) -> np.ndarray:
@@ -133,13 +137,14 @@ class R2D2(R2D2Settings, Agent):
         delta_t, valid_t = self._td_errors(actions, trace, trace.extras.q, trace.extras.q)
         return self._priority(actions.mean(tf.abs(delta_t)), valid_t).numpy()
 
-    def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
+    def loss(self, networks: QNetworks, sample: Sample, bonus: ExplorationBonus | None = None) -> LossOutput:
         """Returns a replica's share of a batch's loss (section 2.3), with the new priorities of its sequences.
 
         Args:
           networks: the networks of `make_networks`.
           sample: sequences `[burn_in + trace_length + 1, B, ...]` with the state of an `ActingNetwork`, as
             `replay.SequenceFormat.read` returns them.
+          bonus: the exploration bonus; None for none.
         """
         # The network takes previous rewards as they are.
         learned = sample if networks.returns is None else networks.returns.normalized(sample)
@@ -148,6 +153,9 @@ class R2D2(R2D2Settings, Agent):
             networks.online.normalizer.update(sample.record.observation)
         q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)
         actions = networks.actions
+        if bonus is not None:
+            measured = bonus.measured(trace)
+            trace = trace._replace(reward=bonus.added(trace.reward, measured))
         delta_t, valid_t = self._td_errors(actions, trace, q_online, self._values(networks.target, sample))
         error_t = actions.mean(tf.abs(delta_t))
         weight = importance_weights(
@@ -167,7 +175,10 @@ class R2D2(R2D2Settings, Agent):
             "importance_weight": shown(tf.broadcast_to(weight, tf.shape(error_t))),
             "valid_fraction": mean(valid_t),
         }
-        return LossOutput(loss, metrics, self._priority(error_t, valid_t))
+        output = LossOutput(loss, metrics, self._priority(error_t, valid_t))
+        if bonus is None:
+            return output
+        return bonus.trained_too(output, measured, mean)
 
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
         """Returns the values `[trace_length + 1, B, A]` after the burn-in, through which no gradients flow."""
@@ -182,15 +193,17 @@ class R2D2(R2D2Settings, Agent):
         return q
 
     def _trace(self, record: Record) -> Record:
-        return tree.map_structure(lambda leaf: leaf[self.burn_in :], record)
+        """Returns the part that is learned from, with the rewards that are."""
+        trace = tree.map_structure(lambda leaf: leaf[self.burn_in :], record)
+        reward_t = learning_reward(tf.convert_to_tensor(trace.reward), self.reward_scale, self.reward_clip)
+        return trace._replace(reward=reward_t)
 
     def _td_errors(self, actions: QActions, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns TD errors `[trace_length, B]` or `[.., K]`, and the mask of valid transitions `[trace_length, B]`."""
         valid_t = valid_transitions(trace.first, trace.last, trace.discount)
-        reward_t = learning_reward(tf.convert_to_tensor(trace.reward), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(trace.discount, q_target.dtype)
         target_t = sequence_double_q_targets(
-            q_online, q_target, reward_t, discount_t, valid_t, self.n_step, self._rescaling
+            q_online, q_target, trace.reward, discount_t, valid_t, self.n_step, self._rescaling
         )
         return td_error(q_online[:-1], actions.chosen(trace.action), target_t, valid_t), valid_t
 

@@ -134,11 +134,11 @@ class Network(tf.Module):
         """
         first = tf.convert_to_tensor(first)
         lengths = [tf.shape(first)[axis] if known is None else known for axis, known in enumerate(first.shape)]
-        merged = tree.map_structure(_merge_time, inputs)
-        features = _split_time(self._features(merged, _merge_time(first), training), lengths)
+        merged = tree.map_structure(merge_time, inputs)
+        features = split_time(self._features(merged, merge_time(first), training), lengths)
         features, state = self._core.unroll(features, state, first)
-        outputs = self._outputs(_merge_time(features), merged.observation)
-        return tree.map_structure(lambda output: _split_time(output, lengths), outputs), state
+        outputs = self._outputs(merge_time(features), merged.observation)
+        return tree.map_structure(lambda output: split_time(output, lengths), outputs), state
 
     @property
     def torso(self) -> Any:
@@ -240,13 +240,13 @@ def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:
     object.__setattr__(module, "spec", spec)
 
 
-def _merge_time(tensor: Any) -> tf.Tensor:
+def merge_time(tensor: Any) -> tf.Tensor:
     """Reshapes `[T, B, ...]` to `[T * B, ...]`."""
     tensor = tf.convert_to_tensor(tensor)
     known = tensor.shape[:2].num_elements()
     return tf.reshape(tensor, (-1 if known is None else known, *tensor.shape[2:]))
 
 
-def _split_time(tensor: tf.Tensor, lengths: list[Any]) -> tf.Tensor:
+def split_time(tensor: tf.Tensor, lengths: list[Any]) -> tf.Tensor:
     """Reshapes `[T * B, ...]` to `[T, B, ...]`."""
     return tf.reshape(tensor, (*lengths, *tensor.shape[1:]))

@@ -17,6 +17,7 @@ from ..agent import Mode
 from ..losses.exploration import epsilon_greedy, epsilon_ladder
 from ..schedules import Schedule
 from ..settings.optimizer_settings import OptimizerSettings
+from .exploration_bonus import ExplorationBonus, further
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .network_inputs import ActingNetwork
@@ -175,6 +176,7 @@ def make_q_learner(
     accumulate: int = 1,
     seed: int | None = None,
     rewards: RewardNormalizer | None = None,
+    bonus: ExplorationBonus | None = None,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
 
@@ -190,6 +192,7 @@ def make_q_learner(
       accumulate: batches in an update.
       seed: the run's seed, for losses that sample.
       rewards: normalizes the rewards of every batch before its loss; None leaves them unchanged.
+      bonus: the exploration bonus of the loss; None for none.
     """
     copy_weights(networks.online, networks.target)
 
@@ -200,7 +203,10 @@ def make_q_learner(
         networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
-    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, seed, accumulate, rewards)
+    objectives = [objective, *further(bonus)]
+    learner = GradientLearner(loss, objectives, strategy, updates_per_call, update_target, seed, accumulate, rewards)
+    learner.bonus = bonus  # Checkpoints contain what a learner refers to.
+    return learner
 
 
 def check_sequences(agent: Any, layout: Layout) -> None:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from ...data import Nest, Timestep
 from ...networks.actions.legal_actions import mask_illegal
+from ...networks.network import merge_time
 from ...networks.teams.mixing import MonotonicMixer, SumMixer
 from ...networks.teams.team import Team
 from ...networks.teams.team_network import TeamInputs, TeamNetwork
@@ -33,8 +34,8 @@ class TeamValues(tf.Module):
         """
         present = self.team.present(observation)
         values = tf.where(present, values, tf.zeros_like(values))
-        merged = tf.nest.map_structure(_merge_time, observation)
-        total = self.mixer(_merge_time(values), self.team.state(merged, values.dtype))
+        merged = tf.nest.map_structure(merge_time, observation)
+        total = self.mixer(merge_time(values), self.team.state(merged, values.dtype))
         return tf.reshape(total, tf.shape(values)[:2])
 
     @property
@@ -94,9 +95,3 @@ class QmixPolicy(EpsilonGreedyPolicy):
         action = tf.reshape(chosen, (-1, members))
         after = QmixState(core, action, self._team.present(timestep.observation))
         return self._team.joined(action), QmixExtras(action_value(q, action)), after
-
-
-def _merge_time(tensor: Any) -> tf.Tensor:
-    """Reshapes `[T, B, ...]` to `[T * B, ...]`."""
-    tensor = tf.convert_to_tensor(tensor)
-    return tf.reshape(tensor, (-1, *tensor.shape[2:]))

@@ -5,6 +5,7 @@ import dataclasses
 from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat
+from .bonus_settings import OnPolicyBonusSettings
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -44,6 +45,7 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
         (`previous_inputs`).
+      bonus: see `OnPolicyBonusSettings`; its advantages are added to those of the rewards.
     """
 
     unroll_length: PositiveInt = 10
@@ -66,3 +68,4 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=256, head_sizes=(256, 256)
     )
+    bonus: OnPolicyBonusSettings = OnPolicyBonusSettings()

@@ -4,6 +4,7 @@ import dataclasses
 
 from ...networks.network_settings import RecurrentQNetworkSettings
 from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
+from .bonus_settings import BonusSettings
 from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -40,6 +41,7 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
         RL).
       replay: see `PrioritizedReplaySettings`; its items are sequences.  In the paper actors and learner run freely.
       network: see `RecurrentQNetworkSettings`.
+      bonus: see `BonusSettings`; it is added to every reward, and ends with the episode.
     """
 
     burn_in: NonNegativeInt = 20
@@ -61,3 +63,4 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
     network: RecurrentQNetworkSettings = RecurrentQNetworkSettings(
         hidden_sizes=(128, 128), activation="relu", lstm_size=128, stream_size=128
     )
+    bonus: BonusSettings = BonusSettings()

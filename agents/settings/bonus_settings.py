@@ -1,0 +1,60 @@
+"""Settings of exploration bonuses, which several agents share."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from annotated_types import Interval
+
+from ...settings.setting_types import LayerSize, PositiveFloat, PositiveInt, UnitInterval
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BonusSettings:
+    """Settings of an exploration bonus: a reward for transitions into observations that are new to the agent.
+
+    Attributes:
+      name: none; rnd, the error in predicting what a fixed random network computes from the next observation (random
+        network distillation, Burda et al. 2018); or icm, the error in predicting features of the next observation, from
+        which a network tells the action (intrinsic curiosity module, Pathak et al. 2017).
+      weight: factor of the bonus, once it is divided by the running deviation of discounted sums of bonuses.
+      learning_rate: learning rate of the bonus's networks, which Adam trains; it does not decay.
+      hidden_sizes: hidden layers of those networks.  Those that see images have a torso below, as `network` says.
+      features: numbers that are predicted.
+      forward_weight: weight of the loss of the prediction with icm, β; that of the network that tells the action has
+        1 - β.
+    """
+
+    name: Literal["none", "rnd", "icm"] = "none"
+    weight: PositiveFloat = 0.5
+    learning_rate: PositiveFloat = 3e-4
+    hidden_sizes: tuple[LayerSize, ...] = (128,)
+    features: PositiveInt = 64
+    forward_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.2
+
+    @property
+    def problem(self) -> str:
+        """The fault in the combination of the fields; empty if there is none."""
+        changed = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        if self.name == "none" and changed:
+            return f"bonus.{changed[0]} has no effect without a bonus: set bonus.name to rnd or icm, or leave it out"
+        if self.name == "rnd" and "forward_weight" in changed:
+            return "bonus.forward_weight is for icm: leave it out, or set bonus.name to icm"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OnPolicyBonusSettings(BonusSettings):
+    """Settings of the bonus of an agent with a policy gradient, which learns values of the bonus apart.
+
+    Attributes:
+      discount: γ of bonuses, below 1.  Their sums do not end with an episode.
+    """
+
+    discount: UnitInterval = 0.99
+
+    @property
+    def problem(self) -> str:
+        """The fault in the combination of the fields; empty if there is none."""
+        if self.discount == 1:
+            return "bonus.discount must be below 1: sums of bonuses do not end with an episode"
+        return super().problem
