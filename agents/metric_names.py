@@ -127,6 +127,21 @@ LEARNER_METRICS = (
     ),
 )
 
+_VALUED_BONUS = ("impala", "appo", "a2c", "ppo")
+_BONUS = (*_VALUED_BONUS, "apex", "r2d2")
+
+BONUS_METRICS = (
+    Metric("bonus", "mean exploration bonus, normalized and without its weight", agents=_BONUS),
+    Metric(
+        "bonus_loss",
+        "loss of the bonus's networks: of their predictions, and of the values of bonuses where there are any",
+        agents=_BONUS,
+    ),
+    Metric("bonus_gradient_norm", "global norm of the gradient of that loss", agents=_BONUS),
+    Metric("bonus_value", "mean value of bonuses", agents=_VALUED_BONUS),
+)
+"""What the learner of an agent with an exploration bonus also reports."""
+
 SCHEDULE_METRICS = (
     Metric("scheduled_learning_rate", "learning rate, where it is a schedule", agents=_ONE_LOSS),
     Metric(

@@ -96,11 +96,11 @@ def _list_described(origin: Any, arguments: Sequence[Any]) -> str:
 def _range_text(marker: Any) -> str:
     if not isinstance(marker, Interval):
         return ""
-    above, low, high = _shown_bound(marker.gt), _shown_bound(marker.ge), _shown_bound(marker.le)
+    above, low, high, below = map(_shown_bound, (marker.gt, marker.ge, marker.le, marker.lt))
     if low and high:
         return f" from {low} to {high}"
     texts = [f"above {above}"] if above else [f"of at least {low}"] if low else []
-    texts += [f"at most {high}"] if high else []
+    texts += [f"at most {high}"] if high else [f"below {below}"] if below else []
     return f" {' and '.join(texts)}" if texts else " that is finite"
 
 

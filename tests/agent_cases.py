@@ -22,6 +22,7 @@ from small_updates import (
     SMALL_QUEUE,
     SMALL_TEAM,
     SmallUpdate,
+    bonus,
 )
 
 CARTPOLE = ("CartPole-v1", 475, 400_000)
@@ -43,7 +44,12 @@ AGENT_CASES = (
             "impala": SmallUpdate(
                 {**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1},
                 transitions=5,
-            )
+            ),
+            "impala-rnd": SmallUpdate(
+                {**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1, **bonus("rnd")},
+                transitions=5,
+                slow=True,
+            ),
         },
         reads_queue=True,
     ),
@@ -103,6 +109,7 @@ AGENT_CASES = (
             "apex-implicit": SmallUpdate(
                 {**SMALL_APEX, "distribution": "implicit", "atoms": 5, "noisy": True}, transitions=3, slow=True
             ),
+            "apex-rnd": SmallUpdate({**SMALL_APEX, **bonus("rnd")}, transitions=3, slow=True),
         },
         prioritized=True,
     ),
@@ -125,6 +132,9 @@ AGENT_CASES = (
                 transitions=5,
                 continuous=True,
                 slow=True,
+            ),
+            "a2c-rnd": SmallUpdate(
+                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0, **bonus("rnd")}, transitions=5, slow=True
             ),
         },
         evaluate_every=60_000,
@@ -164,6 +174,12 @@ AGENT_CASES = (
                 transitions=5,
                 continuous=True,
             ),
+            "ppo-icm": SmallUpdate(
+                {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM, **bonus("icm")},
+                transitions=5,
+                continuous=True,
+                slow=True,
+            ),
         },
         # It reaches its goal within seconds.
         evaluate_every=60_000,
@@ -179,22 +195,26 @@ AGENT_CASES = (
         changed_replay={"--agent.trace-length=20": "was made with another signature"},
         small_updates={
             # It has Ape-X's priorities and a core such as IMPALA's.
-            "r2d2": SmallUpdate(
-                {
-                    **RAW,
-                    **SMALL,
-                    **CLIPPED,
-                    "n_step": 2,
-                    "burn_in": 2,
-                    "trace_length": 6,
-                    "period": 3,
-                    "network.lstm_size": 3,
-                    "network.stream_size": 4,
-                    "optimizer.learning_rate": 1.0,
-                },
-                transitions=8,
-                slow=True,
-            )
+            **{
+                name: SmallUpdate(
+                    {
+                        **RAW,
+                        **SMALL,
+                        **CLIPPED,
+                        "n_step": 2,
+                        "burn_in": 2,
+                        "trace_length": 6,
+                        "period": 3,
+                        "network.lstm_size": 3,
+                        "network.stream_size": 4,
+                        "optimizer.learning_rate": 1.0,
+                        **of_bonus,
+                    },
+                    transitions=8,
+                    slow=True,
+                )
+                for name, of_bonus in (("r2d2", {}), ("r2d2-icm", bonus("icm")))
+            }
         },
         prioritized=True,
         rounded=frozenset({"q", "core"}),

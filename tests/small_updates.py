@@ -44,6 +44,11 @@ SMALL_TEAM: dict[str, Any] = {
 }
 
 
+def bonus(name: str) -> dict[str, Any]:
+    """Settings of a small exploration bonus."""
+    return {"bonus.name": name, "bonus.hidden_sizes": (4,), "bonus.features": 3, "bonus.learning_rate": 0.1}
+
+
 class SmallUpdate(NamedTuple):
     """An agent so small that its update is compared in float64 on several devices, and by several learners."""
 

@@ -141,7 +141,7 @@ def _table(rows: Sequence[Row]) -> str:
         training = "" if result is None or not result.training else _mean(result.training)
         goals = "; ".join(_number(goal) + (" in training" if training else "") for goal, training in row.goals)
         lines.append(
-            f"| `{row.cell.agent}` | {row.cell.env} | {row.cell.steps:,} | {seeds} | {scores} | {training} "
+            f"| `{row.cell.shown_agent}` | {row.cell.env} | {row.cell.steps:,} | {seeds} | {scores} | {training} "
             f"| {_reference(row)} | {goals} | {_remark(row)} |"
         )
     return "\n".join(lines)
@@ -185,7 +185,7 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> bool:
     """Writes the curves of training episodes; returns whether there are any."""
     groups = []
     for row in rows:
-        for result, name in ((row.result, row.cell.agent), (row.peer, "")):
+        for result, name in ((row.result, row.cell.shown_agent), (row.peer, "")):
             if result is not None and (runs := as_runs(result, TRAINING_RETURN)):
                 groups.append(Group(name or f"{result.agent}, {_PEER_NAME}", row.cell.env, runs))
     if groups:

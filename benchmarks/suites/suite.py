@@ -100,6 +100,7 @@ class SuiteCell:
       name: name of the cell, such as `ppo-CartPole-v1`.
       side: `OURS` or `PEER`.
       agent: our agent, whose family the peer's is.
+      shown_agent: how the page names it, with what the suite says of its settings.
       env: name of the environment.
       steps: environment steps of a run.
       seeds: seeds of the runs.
@@ -113,6 +114,7 @@ class SuiteCell:
     name: str
     side: str
     agent: str
+    shown_agent: str
     env: str
     steps: int
     seeds: Sequence[int]
@@ -178,6 +180,7 @@ def suite_cells(name: str, suite: Suite) -> list[SuiteCell]:
             name=cell.name,
             side=OURS,
             agent=agent,
+            shown_agent=cell.variant,
             env=cell.env,
             steps=int(cell.recipe["max_steps"]),
             seeds=cell.seeds,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS
+from ...agents.metric_names import BONUS_METRICS, LEARNER_METRICS, SCHEDULE_METRICS
 from ...errors import CallboardError, unknown
 from ...settings.setting_types import texts_of
 from ..run_directory.metric_names import METRICS, PLACEHOLDERS
@@ -131,7 +131,7 @@ def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
 
 def _agents_with(name: str) -> Sequence[str]:
     """Returns the built-in agents that report a metric; empty for all."""
-    metrics = (*LEARNER_METRICS, *SCHEDULE_METRICS)
+    metrics = (*LEARNER_METRICS, *BONUS_METRICS, *SCHEDULE_METRICS)
     return next((metric.agents for metric in metrics if f"{_LEARNER}{metric.name}" == name), ())
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
+from ...agents.metric_names import BONUS_METRICS, LEARNER_METRICS, SCHEDULE_METRICS, Metric
 
 RUN_METRICS = (
     Metric("time", "wall-clock time of the row, since the epoch", "s", bookkeeping=True),
@@ -151,6 +151,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Actors": _ACTORS,
         "Learners": _LEARNERS,
         "Learner steps": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
+        "Exploration bonuses": tuple(metric._replace(name=f"learner/{metric.name}") for metric in BONUS_METRICS),
         "Schedules": tuple(metric._replace(name=f"learner/{metric.name}") for metric in SCHEDULE_METRICS),
         "Evaluations": _EVALUATIONS,
         "Episode metrics, callbacks and curriculum": _HOOKS,

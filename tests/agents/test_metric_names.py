@@ -6,7 +6,7 @@ from agent_cases import AGENT_CASES
 
 from callboard.agents.agent_names import AGENTS
 from callboard.agents.learning.live_settings import scheduled_metric
-from callboard.agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
+from callboard.agents.metric_names import BONUS_METRICS, LEARNER_METRICS, SCHEDULE_METRICS, Metric
 from callboard.agents.registry import agent_class, agent_settings
 from callboard.settings.nested_settings import declared_fields
 
@@ -16,7 +16,7 @@ def names_of(agent):
 
 
 def test_every_name_stands_once_and_has_a_meaning():
-    metrics = [*LEARNER_METRICS, *SCHEDULE_METRICS]
+    metrics = [*LEARNER_METRICS, *BONUS_METRICS, *SCHEDULE_METRICS]
     names = [metric.name for metric in metrics]
     assert len(names) == len(set(names))
     for metric in metrics:
@@ -33,6 +33,13 @@ def test_every_agent_has_its_first_loss_and_what_all_agents_have():
     for case in AGENT_CASES:
         values = {"value"} if case.name != "bc" else set()  # It learns none.
         assert {case.first_loss.replace(" ", "_"), "policy_lag", *values} <= names_of(case.name)
+
+
+def test_bonuses_are_of_the_agents_that_have_the_setting():
+    with_bonus = {name for name in AGENTS if "bonus.name" in declared_fields(agent_settings(name))}
+    with_values = {name for name in with_bonus if "bonus.discount" in declared_fields(agent_settings(name))}
+    for metric in BONUS_METRICS:
+        assert set(metric.agents) == (with_values if metric.name == "bonus_value" else with_bonus), metric.name
 
 
 def test_ppo_reports_its_rates():

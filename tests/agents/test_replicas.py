@@ -12,7 +12,7 @@ import pytest
 from agent_cases import SMALL_UPDATES
 from small_updates import CLIPPED_TO
 
-from callboard.agents.metric_names import LEARNER_METRICS
+from callboard.agents.metric_names import BONUS_METRICS, LEARNER_METRICS
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
@@ -124,7 +124,8 @@ def test_devices(updates):
 
 def test_metrics_are_those_of_the_registry(updates, agent):
     name = agent.partition("-")[0]
-    registered = {metric.name for metric in LEARNER_METRICS if not metric.agents or name in metric.agents}
+    metrics = (*LEARNER_METRICS, *(BONUS_METRICS if agent.endswith(("rnd", "icm")) else ()))
+    registered = {metric.name for metric in metrics if not metric.agents or name in metric.agents}
     assert set(updates["1"]["metrics"]) == registered
 
 

@@ -1,7 +1,7 @@
 """Ape-X's hyperparameters: all defaults, and the ranges that `test_apex.py` does not try."""
 
 import pytest
-from settings_checks import HEAD, NETWORK, assert_refused, through_yaml, values_of
+from settings_checks import BONUS, HEAD, NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.apex_settings import ApexSettings
 from callboard.settings.nested_settings import from_values
@@ -49,6 +49,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.demonstration_items": None,
         "replay.priority_exponent": 0.6,
         "replay.importance_exponent": 0.4,
+        **BONUS,
         **NETWORK,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",

@@ -1,7 +1,7 @@
 """IMPALA's hyperparameters: all defaults, and their ranges."""
 
 import pytest
-from settings_checks import POLICY_VALUE_NETWORK, assert_refused, through_yaml, values_of
+from settings_checks import POLICY_VALUE_NETWORK, VALUED_BONUS, assert_refused, through_yaml, values_of
 
 from callboard.agents.settings.impala_settings import ImpalaSettings
 from callboard.settings.nested_settings import from_values
@@ -35,6 +35,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.rmsprop_decay": 0.99,
         "optimizer.max_gradient_norm": 80.0,
         "optimizer.options": {},
+        **VALUED_BONUS,
         **POLICY_VALUE_NETWORK,
         "network.hidden_sizes": (),
         "frame_stack": 1,

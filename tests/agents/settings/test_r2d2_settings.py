@@ -1,7 +1,7 @@
 """R2D2's hyperparameters: all defaults, and the ranges that `test_r2d2.py` does not try."""
 
 import pytest
-from settings_checks import HEAD, NETWORK, assert_refused, through_yaml, values_of
+from settings_checks import BONUS, HEAD, NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.r2d2_settings import R2D2Settings
@@ -45,6 +45,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.demonstration_items": None,
         "replay.priority_exponent": 0.9,
         "replay.importance_exponent": 0.6,
+        **BONUS,
         **NETWORK,
         "network.hidden_sizes": (128, 128),
         "network.activation": "relu",

@@ -1,0 +1,90 @@
+"""Agents with an exploration bonus: what their learners report and save, and that nothing changes without one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from agent_cases import SMALL_UPDATES
+from update_on_replicas import begin, distribute, made, random_sample
+
+from callboard.agents.metric_names import BONUS_METRICS
+from callboard.agents.settings.bonus_settings import BonusSettings
+
+WITH_BONUS = [name for name in SMALL_UPDATES if name.endswith(("-rnd", "-icm"))]
+FAST = ("apex-rnd", "ppo-icm")
+
+
+def cases():
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in WITH_BONUS]
+
+
+def learner_of(agent, spec):
+    return begin(agent, spec, tf.distribute.get_strategy(), None)
+
+
+def keys(learner, directory):
+    path = tf.train.Checkpoint(learner=learner).write(str(directory / "saved"))
+    return {name for name, _ in tf.train.list_variables(path)}
+
+
+def test_every_agent_with_the_setting_has_a_case():
+    assert {name.partition("-")[0] for name in WITH_BONUS} == {"ppo", "impala", "a2c", "apex", "r2d2"}
+
+
+@pytest.mark.parametrize("name", cases())
+def test_learners_train_the_bonus_and_save_it(name, tmp_path):
+    agent, spec, length = made(name)
+    networks, learner, layout = learner_of(agent, spec)
+    before = [variable.numpy() for variable in learner.bonus._networks.trained]
+    acting = {variable.ref() for variable in networks.variables}
+    metrics = learner.step(distribute(tf.distribute.get_strategy(), [[random_sample(layout, length)]])).metrics
+    own = {metric.name for metric in BONUS_METRICS if name.partition("-")[0] in metric.agents}
+    assert own <= set(metrics) and all(np.isfinite(float(metrics[metric])) for metric in own)
+    assert float(metrics["bonus"]) > 0 and float(metrics["bonus_gradient_norm"]) > 0
+    after = learner.bonus._networks.trained
+    assert not any(variable.ref() in acting for variable in after)
+    assert any((old != variable.numpy()).any() for old, variable in zip(before, after, strict=True))
+    saved = keys(learner, tmp_path)
+    for part in ("_normalizer", "_deviation", "_networks", "optimizer"):
+        assert any(key.startswith(f"learner/bonus/{part}/") for key in saved), part
+    # Another learner continues from there.
+    _, other, _ = learner_of(agent, spec)
+    tf.train.Checkpoint(learner=other).restore(str(tmp_path / "saved")).assert_consumed()
+    for one, restored in zip(learner.bonus.variables, other.bonus.variables, strict=True):
+        np.testing.assert_array_equal(one, restored)
+
+
+@pytest.mark.parametrize("name", cases())
+def test_without_a_bonus_nothing_of_it_is_there(name, tmp_path):
+    agent, spec, length = made(name)
+    plain = dataclasses.replace(agent, bonus=type(agent.bonus)())
+    networks, learner, layout = learner_of(plain, spec)
+    with_bonus, _, _ = learner_of(agent, spec)
+    assert learner.bonus is None
+    assert not any("bonus" in key for key in keys(learner, tmp_path))
+    metrics = learner.step(distribute(tf.distribute.get_strategy(), [[random_sample(layout, length)]])).metrics
+    assert not any("bonus" in metric for metric in metrics)
+    # Actors fetch the same weights, which begin the same.
+    for one, other in zip(with_bonus.variables, learner_of(plain, spec)[0].variables, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_weight_is_that_of_the_setting():
+    assert BonusSettings(name="rnd", weight=0.25).weight == 0.25
+    weighted = []
+    for weight in (0.5, 2.0):
+        agent, spec, length = made("apex-rnd")
+        agent = dataclasses.replace(agent, bonus=dataclasses.replace(agent.bonus, weight=weight))
+        networks, learner, layout = learner_of(agent, spec)
+        for variable in networks.online.trainable_variables:
+            variable.assign(tf.zeros_like(variable))
+        for variable in networks.target.trainable_variables:
+            variable.assign(tf.zeros_like(variable))
+        sample = random_sample(layout, length)
+        sample = sample._replace(record=sample.record._replace(reward=np.zeros_like(sample.record.reward)))
+        metrics = learner.step(distribute(tf.distribute.get_strategy(), [[sample]])).metrics
+        weighted.append(float(metrics["td_error"]))
+    # With values and rewards of 0, errors are the sums of bonuses.
+    assert weighted[1] == pytest.approx(4 * weighted[0], rel=1e-4) and weighted[0] > 0
