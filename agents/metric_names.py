@@ -140,7 +140,7 @@ BONUS_METRICS = (
     Metric("bonus_gradient_norm", "global norm of the gradient of that loss", agents=_BONUS),
     Metric("bonus_value", "mean value of bonuses", agents=_VALUED_BONUS),
 )
-"""What the learner of an agent with an exploration bonus also reports."""
+"""Further metrics of an agent with an exploration bonus."""
 
 SCHEDULE_METRICS = (
     Metric("scheduled_learning_rate", "learning rate, where it is a schedule", agents=_ONE_LOSS),

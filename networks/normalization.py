@@ -37,9 +37,16 @@ class RunningNormalizer(tf.Module):
     accurately as its float32 values allow, and a constant feature becomes 0.
     """
 
-    def __init__(self, observation: Nest, name: str | None = None):
-        """Creates statistics for observations with the specs `observation`, a nest of dm_env specs."""
+    def __init__(self, observation: Nest, name: str | None = None, least_share: float = 0.0):
+        """Creates statistics.
+
+        Args:
+          observation: nest of dm_env specs of the observations.
+          name: name of the module.
+          least_share: weight that a batch has at least, so that old ones are forgotten; 0 forgets none.
+        """
         super().__init__(name)
+        self._least_share = least_share
 
         def variable(value: Any, what: str) -> tf.Variable:
             # All replicas assign the same value, so the first replica's is kept.
@@ -133,6 +140,8 @@ class RunningNormalizer(tf.Module):
         count = self._count + number
         # The batch's share of all observations; 0 if nothing in the batch counts, and then nothing changes.
         share = tf.math.divide_no_nan(number, count)
+        if self._least_share:
+            share = tf.where(number > 0, tf.maximum(share, tf.constant(self._least_share, share.dtype)), share)
         batch = zip(centers, rests, squares, strict=True)
         for mean, variance, (center, rest, square) in zip(self._means, self._variances, batch, strict=True):
             # Rounding error of the batch's mean.

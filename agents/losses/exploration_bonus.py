@@ -13,7 +13,7 @@ from .shapes import check_alike, check_same_shape, where_valid
 
 
 class Prediction(NamedTuple):
-    """What a bonus's networks predict of transitions."""
+    """The bonus of transitions, and the loss of the networks that predict it."""
 
     error: tf.Tensor
     """`[T, B]`, the bonus before it is normalized, through which no gradients flow."""
@@ -82,7 +82,7 @@ def squared_distance(x: Any, y: Any) -> tf.Tensor:
 
 
 class NonEpisodic(NamedTuple):
-    """What estimates of advantages take, of bonuses whose sums continue with the next episode (RND, section 2.3)."""
+    """Arguments of estimates of advantages, for bonuses whose sums continue with the next episode (RND, section 2.3)."""
 
     values: tf.Tensor
     """`[T+1, B]`; where an action was ignored, the value of the next observation from which it was not."""

@@ -5,7 +5,7 @@ import dataclasses
 from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat
-from .bonus_settings import OnPolicyBonusSettings
+from .bonus_settings import AdvantageBonusSettings
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -57,7 +57,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
 
 
 @dataclasses.dataclass(frozen=True)
-class A2CSettings(AdvantageSettings):
+class A2CSettings(AdvantageSettings, AdvantageBonusSettings):
     """Hyperparameters of A2C.
 
     Attributes:
@@ -67,10 +67,8 @@ class A2CSettings(AdvantageSettings):
         were one larger batch that did not fit into memory.
       max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
         actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
-      bonus: see `OnPolicyBonusSettings`; its advantages are added to those of the rewards.
     """
 
     batch_size: PositiveInt = 32
     accumulate: PositiveInt = 1
     max_policy_lag: NonNegativeInt = 0
-    bonus: OnPolicyBonusSettings = OnPolicyBonusSettings()

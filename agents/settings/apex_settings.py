@@ -5,7 +5,7 @@ from typing import Literal
 
 from ...networks.network_settings import QNetworkSettings
 from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
-from .bonus_settings import BonusSettings
+from .bonus_settings import RewardBonusSettings
 from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -17,7 +17,7 @@ Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
+class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings, RewardBonusSettings):
     """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
     With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
@@ -59,7 +59,6 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
         batch.
       replay: see `PrioritizedReplaySettings`; its items are windows.  In the paper actors and learner run freely.
       network: see `QNetworkSettings`.
-      bonus: see `BonusSettings`; it is added to every reward, and ends with the episode.
     """
 
     n_step: PositiveInt = 3
@@ -86,4 +85,3 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
         size=200_000, min_size=5000, samples_per_insert=32.0, priority_exponent=0.6, importance_exponent=0.4
     )
     network: QNetworkSettings = QNetworkSettings(hidden_sizes=(256, 256), activation="relu", stream_size=128)
-    bonus: BonusSettings = BonusSettings()

@@ -58,3 +58,25 @@ class OnPolicyBonusSettings(BonusSettings):
         if self.discount == 1:
             return "bonus.discount must be below 1: sums of bonuses do not end with an episode"
         return super().problem
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RewardBonusSettings:
+    """The setting of agents that add a bonus to rewards, which extend this class.
+
+    Attributes:
+      bonus: see `BonusSettings`; it is added to every reward, and ends with the episode.
+    """
+
+    bonus: BonusSettings = BonusSettings()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdvantageBonusSettings:
+    """The setting of agents with a policy gradient, which extend this class.
+
+    Attributes:
+      bonus: see `OnPolicyBonusSettings`; its advantages are added to those of the rewards.
+    """
+
+    bonus: OnPolicyBonusSettings = OnPolicyBonusSettings()

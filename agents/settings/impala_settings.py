@@ -5,7 +5,7 @@ import dataclasses
 from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat
-from .bonus_settings import OnPolicyBonusSettings
+from .bonus_settings import AdvantageBonusSettings
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -13,7 +13,7 @@ from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
+class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings, AdvantageBonusSettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) if they do not depend on the scale of
     rewards: those are normalized instead of clipped, the optimizer is Adam, sequences are shorter and batches smaller.
 
@@ -45,7 +45,6 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
         (`previous_inputs`).
-      bonus: see `OnPolicyBonusSettings`; its advantages are added to those of the rewards.
     """
 
     unroll_length: PositiveInt = 10
@@ -68,4 +67,3 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=256, head_sizes=(256, 256)
     )
-    bonus: OnPolicyBonusSettings = OnPolicyBonusSettings()

@@ -5,14 +5,14 @@ import dataclasses
 from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
-from .bonus_settings import OnPolicyBonusSettings
+from .bonus_settings import AdvantageBonusSettings
 from .gaussian_settings import GaussianPolicySettings
 from .iteration_settings import IterationSettings
 from .optimizer_settings import OptimizerSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(IterationSettings, GaussianPolicySettings):
+class PpoSettings(IterationSettings, GaussianPolicySettings, AdvantageBonusSettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
@@ -38,7 +38,6 @@ class PpoSettings(IterationSettings, GaussianPolicySettings):
       optimizer: see `OptimizerSettings`.  The learning rate changes from one iteration to the next.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.
-      bonus: see `OnPolicyBonusSettings`; its advantages are added to those of the rewards.
     """
 
     gae_lambda: UnitInterval = 0.95
@@ -57,4 +56,3 @@ class PpoSettings(IterationSettings, GaussianPolicySettings):
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
     )
-    bonus: OnPolicyBonusSettings = OnPolicyBonusSettings()

@@ -4,7 +4,7 @@ import dataclasses
 
 from ...networks.network_settings import RecurrentQNetworkSettings
 from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
-from .bonus_settings import BonusSettings
+from .bonus_settings import RewardBonusSettings
 from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -13,7 +13,7 @@ from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
+class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings, RewardBonusSettings):
     """Hyperparameters of R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (table 2).
 
     The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
@@ -41,7 +41,6 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
         RL).
       replay: see `PrioritizedReplaySettings`; its items are sequences.  In the paper actors and learner run freely.
       network: see `RecurrentQNetworkSettings`.
-      bonus: see `BonusSettings`; it is added to every reward, and ends with the episode.
     """
 
     burn_in: NonNegativeInt = 20
@@ -63,4 +62,3 @@ class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
     network: RecurrentQNetworkSettings = RecurrentQNetworkSettings(
         hidden_sizes=(128, 128), activation="relu", lstm_size=128, stream_size=128
     )
-    bonus: BonusSettings = BonusSettings()

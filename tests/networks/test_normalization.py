@@ -153,3 +153,23 @@ def test_normalized_images_are_not_scaled_by_bounds_that_they_had():
 
     policy_value_network(spec, torso, normalize_observations=True)
     assert seen == [specs.Array((40, 40, 3), np.float32)]
+
+
+def test_a_batch_with_a_least_share_makes_old_ones_be_forgotten():
+    rng = np.random.default_rng(6)
+    batches = [scale * rng.normal(size=(5, 8)) for scale in (100.0, 100.0, *[1.0] * 40)]
+    forgetful, other = (RunningNormalizer(specs.Array((), np.float64), least_share=share) for share in (0.25, 0.0))
+    mean, variance = 0.0, 1.0
+    for number, batch in enumerate(batches, start=1):
+        forgetful.update(batch)
+        other.update(batch)
+        share = max(0.25, 1 / number)
+        mean, variance = (
+            (1 - share) * mean + share * batch.mean(),
+            (1 - share) * variance + share * batch.var() + share * (1 - share) * (batch.mean() - mean) ** 2,
+        )
+    np.testing.assert_allclose(forgetful._means[0], mean)
+    np.testing.assert_allclose(forgetful._variances[0], variance)
+    assert variance < 2 and float(other._variances[0]) > 100
+    forgetful.update(np.full((5, 8), np.nan), weight=np.zeros((5, 8)))
+    np.testing.assert_allclose(forgetful._variances[0], variance)

@@ -89,7 +89,7 @@ def continued(values, last, valid, t, b):
 
 
 def non_episodic_advantages(values, bonus, timesteps, lambda_):
-    """Sums of TD errors to the end of the sequence, which go on through ends of episodes."""
+    """Sums of TD errors to the end of the sequence, which continue through ends of episodes."""
     first, last, discount = timesteps
     steps, batch = bonus.shape
     valid = np.array([[is_experience(first, last, discount, t, b) for b in range(batch)] for t in range(steps)])
