@@ -82,7 +82,7 @@ def squared_distance(x: Any, y: Any) -> tf.Tensor:
 
 
 class NonEpisodic(NamedTuple):
-    """Arguments of estimates of advantages, for bonuses whose sums continue with the next episode (RND, section 2.3)."""
+    """Arguments of estimates of advantages, for bonuses whose sums continue in the next episode (RND, section 2.3)."""
 
     values: tf.Tensor
     """`[T+1, B]`; where an action was ignored, the value of the next observation from which it was not."""
