@@ -152,7 +152,7 @@ class A2C(A2CSettings, Agent):
           bonus: the exploration bonus; None for none.
         """
         sample = joined(samples)
-        output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward, bonus)
+        output = self.sequences_loss(networks, sample, networks.normalized(sample).record.reward, **of_loss(bonus))
         seen = samples if seen is None else seen
         if networks.network.normalizer is not None and seen:
             # Not earlier, since the gradient is that of the policy that acted.

@@ -234,11 +234,11 @@ class Apex(ApexSettings, Agent):
         target_n = distribution.mean(target_outputs)
         if self.munchausen:
             target_0 = networks.masked(distribution.mean(values(networks.target, x_0, 3)), x_0)
-            bonus = munchausen_bonus(
+            log_policy = munchausen_bonus(
                 target_0, chosen, self.munchausen, self.munchausen_temperature, self.munchausen_clip
             )
             masked_n = networks.masked(target_n, x_n)
-            steps, policy = munchausen_steps(steps, bonus, masked_n, self.munchausen_temperature)
+            steps, policy = munchausen_steps(steps, log_policy, masked_n, self.munchausen_temperature)
             target = bootstrapped(steps, expected_value(policy, masked_n))
         else:
             q_n = networks.masked(distribution.mean(values(networks.online, x_n, 1)), x_n)

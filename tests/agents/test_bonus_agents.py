@@ -71,6 +71,13 @@ def test_without_a_bonus_nothing_of_it_is_there(name, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_munchausen_has_a_bonus_of_its_own_beside():
+    agent, spec, length = made("apex-rnd")
+    networks, learner, layout = learner_of(dataclasses.replace(agent, munchausen=0.9), spec)
+    metrics = learner.step(distribute(tf.distribute.get_strategy(), [[random_sample(layout, length)]])).metrics
+    assert float(metrics["bonus"]) > 0
+
+
 def test_the_weight_is_that_of_the_setting():
     assert BonusSettings(name="rnd", weight=0.25).weight == 0.25
     weighted = []
