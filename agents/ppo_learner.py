@@ -88,8 +88,8 @@ class PpoLearner(tf.Module):
         self._values = in_replicas(make_values)
         self._rollout = in_replicas(make_rollout)
         self._network = network
-        normalizer = network.normalizer
-        self._normalizer_update = None if normalizer is None else in_replicas(normalizer.update)
+        self._normalizer: Any = network.normalizer
+        self._normalizer_update = None if self._normalizer is None else in_replicas(self._normalizer.update)
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Takes a batch from `iterator` and makes one iteration."""
@@ -107,10 +107,10 @@ class PpoLearner(tf.Module):
                 break
         if self._normalizer_update is not None:
             # Not earlier, since the first epoch must start from the network that acted.
-            before = self._network.normalizer.statistics
+            before = self._normalizer.statistics
             self._normalizer_update(rollout.inputs.observation)
             if before is not None:
-                keep_outputs(self._network, before, self._network.normalizer.statistics)
+                keep_outputs(self._network, before, self._normalizer.statistics)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         metrics = {**metrics, "learning_rate": rate, **numbers, **taken}

@@ -69,4 +69,4 @@ def exit_by(error: BaseException) -> Exit:
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()
     place = "" if is_fault(error) else error_place(error)
-    return Exit(False, one_line(error), traceback.format_exc(), isinstance(error, CallbackFailed), place)
+    return Exit(False, one_line(error), traceback.format_exc(), isinstance(error, CallbackFailed), place=place)
