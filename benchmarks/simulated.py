@@ -8,8 +8,8 @@ receives, at the rate of 16 environments with 15 steps/s each; it plays nothing 
 - it writes a sequence of 20 timesteps of the whole batch every 1.33 s, which takes one call here, not one a timestep,
 - 20 actors are a machine, on which one fetches weights, as the relay does.  Machines are threads of a few processes.
 
-There is no learner: the oldest sequences are overwritten.  A figure is set beside what the actors would do at exactly their
-rate, and the coordinator's CPU beside one core.
+There is no learner: the oldest sequences are overwritten.  A figure is set beside what the actors would do at exactly
+their rate, and the coordinator's CPU beside one core.
 """
 
 import dataclasses
