@@ -132,6 +132,8 @@ def test_training_begins(words, folder):
         call(["callboard", "train", recorded.name, "--env", *of_agent, *options, "--launcher", "threads"], folder)
     if "sac-lunarlander" in words:
         pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'callboard[box2d]'")
+    if "ppo-deep-sea" in words:
+        pytest.importorskip("bsuite", reason="bsuite is not installed: pip install 'callboard[bsuite]'")
     call([*words, *FEW_SECONDS] if "--help" not in words else words, folder, SDL_VIDEODRIVER="dummy")
 
 
