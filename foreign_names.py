@@ -107,7 +107,7 @@ def _by_name(kind: Kind) -> Mapping[str, tuple[Meaning, ...]]:
     return {name: tuple(meanings) for name, meanings in found.items()}
 
 
-def reference_tables() -> str:
+def foreign_name_tables() -> str:
     """Returns the tables of docs/coming_from.md, in Markdown."""
     tables: list[str] = []
     for kind in get_args(Kind):

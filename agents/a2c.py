@@ -19,7 +19,7 @@ from .fast_function import CompiledOnFirstCall
 from .learning.exploration_bonus import ExplorationBonus, further, make_bonus, of_loss
 from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.network_inputs import sequence_inputs
-from .learning.on_policy import FreshBatches, check_sizes, joined, newest_data_queue
+from .learning.on_policy import FreshBatches, check_batch_sizes, joined, newest_data_queue
 from .learning.optimizers import make_objective
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
@@ -91,7 +91,7 @@ class A2C(A2CSettings, Agent):
         check_discrete_or_bounded("a2c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        check_sizes(layout, self.unroll_length, self.batch_size, self.accumulate)
+        check_batch_sizes(layout, self.unroll_length, self.batch_size, self.accumulate)
         replay = self.make_replay(layout)
         replay.check()
         if self.batch_size // layout.replicas % replay.element_size:

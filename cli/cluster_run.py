@@ -17,7 +17,7 @@ from ..launch.experiments.settings import Settings, read_recipes
 from ..launch.experiments.yaml_files import format_yaml
 from ..launch.launchers.hosts.cluster_file import read_cluster
 from ..launch.launchers.hosts.cluster_run import host_here, run_cluster
-from ..launch.launchers.hosts.remote_part import MODULES, Part
+from ..launch.launchers.hosts.remote_part import MODULES, RemotePart
 from ..launch.launchers.hosts.slurm_script import SlurmJob, slurm_script
 from ..launch.launchers.launcher import Launcher
 from ..launch.launchers.registry import DEFAULT_LAUNCHER
@@ -89,7 +89,7 @@ def run_on_hosts(arguments: Sequence[str]) -> int:
         files["recipe.yaml"] = format_yaml(training.recipe).encode()
     as_text = {name: content.decode("latin-1") for name, content in files.items()}
     parts = {
-        name: Part(
+        name: RemotePart(
             [*training.words, "--launcher", "hosts", "--host", name, "--run-dir", training.run_dir],
             as_text,
             os.getcwd(),

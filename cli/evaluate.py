@@ -21,7 +21,7 @@ from ..launch.run_directory.remote_storage import is_url
 from ..launch.run_directory.run_reference import RunReference
 from .command_parser import CommandParser
 from .experiment_options import split_options
-from .run_arguments import add_run_arguments, chosen_run, named_weights, notify, read_run
+from .run_arguments import add_run_arguments, chosen_run, named_reference, notify, read_run
 
 _EPISODE = "evaluator/episode/"
 _EPISODES = 20
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         raise CallboardError("--record-infos names infos of recorded episodes: name their data set with --record")
     if known.render is not None:
         check_display("--video")
-    runs = _runs(named_weights(known))
+    runs = _runs(named_reference(known))
     if len(runs) > 1:
         return _evaluate_all(runs, known, settings)
     summary = _play(runs[0], known, settings)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..errors import printable
 from ..launch.experiments.settings import read_settings
 from .command_parser import CommandParser
-from .run_arguments import add_run_arguments, chosen_run, named_weights
+from .run_arguments import add_run_arguments, chosen_run, named_reference
 
 _NAMES = {"saved-model": "SavedModel", "onnx": "ONNX model"}
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mode", choices=("greedy", "sampled"), help="best or sampled actions; as in evaluations")
     parser.add_argument("--epsilon", type=float, help="rate of random actions, for agents that learn action values")
     known = parser.parse_args(arguments)
-    reference = named_weights(known)
+    reference = named_reference(known)
     # The environment is not needed: the run has saved its spaces.
     settings = read_settings(reference.run, trust=known.trust)
     with chosen_run(reference) as (directory, checkpoint):

@@ -50,7 +50,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def named_weights(known: argparse.Namespace) -> RunReference:
+def named_reference(known: argparse.Namespace) -> RunReference:
     """Returns the run and the weights that the arguments name."""
     reference = parse_run_reference(known.run)
     if known.checkpoint and reference.checkpoint:

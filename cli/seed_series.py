@@ -91,13 +91,13 @@ def train_seeds(
     check_settings(experiment)
     environments.check(experiment.env, experiment.options_of_env)
     directory.check([cell])
-    outcome = run_series(directory, [cell], notify)
+    outcome = run_series(directory, [cell], print_now)
     again = ["callboard", "train", "--resume", "--run-dir", str(directory.path), *launch_options]
     print_end(outcome, directory, shlex.join(again))
     return outcome.exit_code
 
 
-def notify(text: str) -> None:
+def print_now(text: str) -> None:
     """Prints a line at once, before the output of the next run."""
     print(printable_lines(text), flush=True)
 
@@ -109,15 +109,15 @@ def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) ->
         try:
             print_comparison(compare_runs([str(directory.run(name)) for name in begun], ComparisonSettings()))
         except CallboardError as error:
-            notify(str(error))
-    notify(outcome.summary())
+            print_now(str(error))
+    print_now(outcome.summary())
     if outcome.stopped_by is not None:
-        notify(f"stopped; continue: {again}")
-    if commands := next_commands(directory, outcome):
-        notify("\n".join(["Next:", *(f"  {command}" for command in commands)]))
+        print_now(f"stopped; continue: {again}")
+    if commands := commands_after(directory, outcome):
+        print_now("\n".join(["Next:", *(f"  {command}" for command in commands)]))
 
 
-def next_commands(directory: SeriesDirectory, outcome: SeriesOutcome) -> list[str]:
+def commands_after(directory: SeriesDirectory, outcome: SeriesOutcome) -> list[str]:
     """Returns commands that show the curves of the runs that are finished, and the policy of the first of them."""
     finished = [directory.run(name) for name, end in outcome.ends.items() if end is not None and end.is_finished]
     if not finished:

@@ -12,7 +12,7 @@ from ..studies.comparison.study_definition import Study, StudyCell, cells_of, re
 from .command_parser import CommandParser
 from .compare import print_comparison
 from .experiment_options import check_option_names
-from .seed_series import notify, parse_seeds
+from .seed_series import parse_seeds, print_now
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str]) -> int:
     if known.list:
         for cell in cells:
             for seed in cell.seeds:
-                notify(cell.run_name(seed))
+                print_now(cell.run_name(seed))
         if missing:
-            notify(missing)
+            print_now(missing)
         return 0
     from ..studies.comparison.curve_plots import check_plot
 
@@ -56,14 +56,14 @@ def main(arguments: Sequence[str]) -> int:
         if not runnable:
             raise CallboardError(missing)
         if missing:
-            notify(missing)
-        outcome = run_series(directory, runnable, notify)
+            print_now(missing)
+        outcome = run_series(directory, runnable, print_now)
     words = [word for word in arguments if word != "--report"]
     cells = [cell for cell in cells if cell in runnable or directory.settings(cell.name).exists()]
     _report(study, cells, directory, pathlib.Path(known.study).stem, shlex.join(["callboard", "study", *words]))
-    notify(outcome.summary())
+    print_now(outcome.summary())
     if outcome.stopped_by is not None:
-        notify("stopped; the same command continues")
+        print_now("stopped; the same command continues")
     return outcome.exit_code
 
 
@@ -90,4 +90,4 @@ def _report(study: Study, cells: Sequence[StudyCell], directory: SeriesDirectory
 
     comparison = compare_study(study, cells, directory)
     print_comparison(comparison)
-    notify(f"report: {write_report(study, cells, comparison, directory, name, command)}")
+    print_now(f"report: {write_report(study, cells, comparison, directory, name, command)}")

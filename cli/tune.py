@@ -20,7 +20,7 @@ from ..studies.comparison.curve_plots import check_plot
 from ..studies.tuning.records import TuneDirectory, best_trial, trials_table
 from ..studies.tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
 from ..studies.tuning.search_plots import plot_search
-from ..studies.tuning.search_space import describe
+from ..studies.tuning.search_space import values_text
 from ..studies.tuning.tune_function import check_ray, new_search, settings_of_trials
 from .command_parser import CommandParser, field_values
 from .experiment_options import RECIPE_HELP, check_option_names, parse_arguments
@@ -166,7 +166,7 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
     if best is not None:
         write_best(tuning, directory, best)
         shown = os.path.relpath(directory.best)
-        found = f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {describe(best.best_values)}"
+        found = f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {values_text(best.best_values)}"
         console.print(printable(found))
         if tuning.trial is None:
             console.print(printable(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}"))

@@ -30,7 +30,7 @@ from .batches.tasks import task_errors
 from .forked_streams import allow_forks
 from .gymnasium_registry import refuse_old_atari
 from .minigrid import NAMES as MINIGRID_NAMES
-from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
+from .mixtures import MixedBatch, MixturePart, WeightedEnvironment, environment_of_slots, read_mixture
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 from .workers.interpreters import PYTHON
 from .workers.worker_environments import TRUE_SCORES, check_in_worker, make_in_worker
@@ -304,7 +304,7 @@ def _make_mixture(
             if rows.size:
                 own_seeds, own_slots = [seeds[row] for row in rows], [slots[row] for row in rows]
                 merged = {**options, **entry.options}
-                parts.append(Part(make(entry.name, len(rows), own_seeds, merged, own_slots, actor, warn), rows))
+                parts.append(MixturePart(make(entry.name, len(rows), own_seeds, merged, own_slots, actor, warn), rows))
                 opened.callback(parts[-1].environment.close)
         opened.pop_all()
     return parts[0].environment if len(parts) == 1 else MixedBatch(parts)

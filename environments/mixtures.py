@@ -77,7 +77,7 @@ def environment_of_slots(weights: Sequence[float], count: int) -> np.ndarray:
     return chosen
 
 
-class Part(NamedTuple):
+class MixturePart(NamedTuple):
     """The environments of one kind in a mixed batch."""
 
     environment: BatchedEnvironment
@@ -92,7 +92,7 @@ class MixedBatch(BatchedEnvironment):
       parts: the batches; their rows together are those of the whole batch.  `close` closes them.
     """
 
-    def __init__(self, parts: Sequence[Part]):
+    def __init__(self, parts: Sequence[MixturePart]):
         self._parts = tuple(parts)
         self._order = np.argsort(np.concatenate([part.rows for part in parts]))
         self._keeps_infos = False

@@ -12,14 +12,14 @@ from ..data import Nest
 from ..specs import EnvironmentSpec, MultiDiscreteArray
 from . import stateless_random as noise
 from .actions.action_bounds import ActionBounds
-from .actions.action_parts import ActionParts, Chosen, Part
+from .actions.action_parts import ActionPart, ActionParts, Chosen
 from .actions.legal_actions import legal_actions, mask_illegal
 from .distributions import Categorical, DiagonalGaussian
 from .heads.composed_heads import AutoregressiveValueHead
 from .random_streams import Stream, stream_seed
 
 
-class Evaluation(NamedTuple):
+class ActionEvaluation(NamedTuple):
     """Log-probabilities of actions under a policy, and its entropies, with leading axes `[...]`."""
 
     log_prob: Any
@@ -49,7 +49,7 @@ class ActionPolicy(abc.ABC):
         """Returns the most likely actions; of an autoregressive policy, the most likely parts one after the other."""
 
     @abc.abstractmethod
-    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> Evaluation:
+    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> ActionEvaluation:
         """Returns what the policy says of chosen actions `[...]`."""
 
     @abc.abstractmethod
@@ -88,9 +88,9 @@ class DiscretePolicy(ActionPolicy):
     def mode(self, outputs: Any, observation: Nest) -> tf.Tensor:
         return self.distribution(outputs, observation).mode()
 
-    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> Evaluation:
+    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> ActionEvaluation:
         policy = self.distribution(outputs, observation)
-        return Evaluation(policy.log_prob(chosen), policy.entropy())
+        return ActionEvaluation(policy.log_prob(chosen), policy.entropy())
 
     def to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
         return tf.cast(chosen, self._dtype)
@@ -117,9 +117,9 @@ class GaussianPolicy(ActionPolicy):
     def mode(self, outputs: Any, observation: Nest) -> tf.Tensor:
         return DiagonalGaussian(outputs.mean, outputs.log_std).mode()
 
-    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> Evaluation:
+    def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> ActionEvaluation:
         policy = DiagonalGaussian(outputs.mean, outputs.log_std)
-        return Evaluation(policy.log_prob(chosen), policy.entropy())
+        return ActionEvaluation(policy.log_prob(chosen), policy.entropy())
 
     def to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
         return self._bounds.to_environment(chosen)
@@ -167,7 +167,7 @@ class ComposedPolicy(_PartsPolicy):
         choices, numbers = self._distributions(outputs, observation)
         return Chosen(() if choices is None else choices.mode(), () if numbers is None else numbers.mode())
 
-    def evaluate(self, outputs: Any, observation: Nest, chosen: Chosen) -> Evaluation:
+    def evaluate(self, outputs: Any, observation: Nest, chosen: Chosen) -> ActionEvaluation:
         choices, numbers = self._distributions(outputs, observation)
         log_prob: Any = 0.0
         entropy: Any = 0.0
@@ -177,7 +177,7 @@ class ComposedPolicy(_PartsPolicy):
         if numbers is not None:
             log_prob += numbers.log_prob(chosen.numbers)
             entropy += numbers.entropy()
-        return Evaluation(log_prob, entropy)
+        return ActionEvaluation(log_prob, entropy)
 
     def _distributions(self, outputs: Any, observation: Nest) -> tuple[Categorical | None, DiagonalGaussian | None]:
         """Returns the distributions of the choices, with logits `[..., K, M]`, and of the numbers."""
@@ -198,7 +198,7 @@ class AutoregressivePolicy(_PartsPolicy):
         self._head = head
 
     def sample(self, outputs: Any, observation: Nest, slot: tf.Tensor, seed: tf.Tensor) -> Chosen:
-        def choose(index: int, part: Part, policy: Any) -> tf.Tensor:
+        def choose(index: int, part: ActionPart, policy: Any) -> tf.Tensor:
             own_seed = stream_seed(seed, Stream.ACTION_PART, index)
             return policy.sample(own_seed) if part.discrete else _sampled(policy, slot, own_seed)
 
@@ -207,8 +207,8 @@ class AutoregressivePolicy(_PartsPolicy):
     def mode(self, outputs: Any, observation: Nest) -> Chosen:
         return self._chain(outputs, observation, lambda index, part, policy: policy.mode())[0]
 
-    def evaluate(self, outputs: Any, observation: Nest, chosen: Chosen) -> Evaluation:
-        def choose(index: int, part: Part, policy: Any) -> tf.Tensor:
+    def evaluate(self, outputs: Any, observation: Nest, chosen: Chosen) -> ActionEvaluation:
+        def choose(index: int, part: ActionPart, policy: Any) -> tf.Tensor:
             if part.discrete:
                 return chosen.choices[..., part.start]
             return chosen.numbers[..., part.start : part.start + part.size]
@@ -216,8 +216,8 @@ class AutoregressivePolicy(_PartsPolicy):
         return self._chain(outputs, observation, choose)[1]
 
     def _chain(
-        self, outputs: Any, observation: Nest, choose: Callable[[int, Part, Any], tf.Tensor]
-    ) -> tuple[Chosen, Evaluation]:
+        self, outputs: Any, observation: Nest, choose: Callable[[int, ActionPart, Any], tf.Tensor]
+    ) -> tuple[Chosen, ActionEvaluation]:
         """Chooses one part after the other, each by its index and its distribution given the parts before it."""
         features = outputs.features
         legal = self._parts.legal_choices(observation) if len(self._parts.sizes) else None
@@ -240,7 +240,7 @@ class AutoregressivePolicy(_PartsPolicy):
         return Chosen(
             choices=tf.stack(choices, axis=-1) if choices else (),
             numbers=tf.concat(numbers, axis=-1) if numbers else (),
-        ), Evaluation(log_prob, entropy)
+        ), ActionEvaluation(log_prob, entropy)
 
 
 def action_policy(spec: EnvironmentSpec, network: Any) -> ActionPolicy:

@@ -13,7 +13,7 @@ from ..tracing_lock import TRACING
 from .actions.legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
-from .tensor_words import described
+from .tensor_words import tensors_text
 from .torsos.flatten import flat_features
 
 
@@ -215,21 +215,21 @@ class Network(tf.Module):
         stepped = self._core.step(features, state, first)
         name = type(self._core).__name__
         if not isinstance(stepped, tuple) or len(stepped) != 2:
-            raise CallboardError(f"core {name}: step must return features and state, not {described(stepped)}")
+            raise CallboardError(f"core {name}: step must return features and state, not {tensors_text(stepped)}")
         features, after = stepped
         _check_features("core", features)
         wanted = tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape), spec.dtype), self._core.state_spec)
         for what, found in (("initial_state(1) returns", state), ("step returns the state", after)):
-            if described(found) != described(wanted):
+            if tensors_text(found) != tensors_text(wanted):
                 raise CallboardError(
-                    f"core {name}: {what} {described(found)}, and its state_spec stands for {described(wanted)}"
+                    f"core {name}: {what} {tensors_text(found)}, and its state_spec stands for {tensors_text(wanted)}"
                 )
         return self._outputs(features, observation)
 
 
 def _check_features(part: str, features: Any) -> None:
     if not tf.is_tensor(features) or features.shape.rank != 2 or features.shape[1] is None:
-        found = features.shape if tf.is_tensor(features) else described(features)
+        found = features.shape if tf.is_tensor(features) else tensors_text(features)
         raise CallboardError(f"a {part} must give features [batch, size]; this one gives {found}")
     if not features.dtype.is_floating:
         raise CallboardError(f"a {part} must give floats; this one gives {features.dtype.name}")

@@ -13,7 +13,7 @@ from .replay_protocol import Pace, Replay, ReplayDataset, Writer, checked_writer
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceFormat, SequenceReplay
-from .servers.checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
+from .servers.checkpoints import ReplayNotSaved, ShardSaver, check_saved_tables, latest_checkpoint
 from .servers.handle import ReplayHandle
 from .servers.heartbeat import Heartbeat
 from .servers.server import start_server
@@ -64,7 +64,7 @@ __all__ = [
     "WindowWriter",
     "Writer",
     "ShardSaver",
-    "check_settings",
+    "check_saved_tables",
     "check_stack",
     "sampled_dataset",
     "initial_frames",

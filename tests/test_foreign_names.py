@@ -203,4 +203,4 @@ def test_names_in_python_get_a_hint(owner, name, message):
 
 def test_the_page_is_up_to_date():
     page = pathlib.Path(foreign_names.__file__).parent / "docs" / "coming_from.md"
-    assert page.read_text().endswith(foreign_names.reference_tables()), "run make docs"
+    assert page.read_text().endswith(foreign_names.foreign_name_tables()), "run make docs"

@@ -1,6 +1,7 @@
 """The rules of the code: who may import whom, names and lengths of modules, the form of error messages."""
 
 import ast
+import collections
 import functools
 import graphlib
 import pathlib
@@ -213,6 +214,30 @@ def test_a_module_that_takes_or_reads_an_experiment_is_found():
     assert not takes_experiment(ast.parse("def check(limits: LimitsPart): limits.max_steps"))
     assert reads_experiment(ast.parse("self._experiment.seed, run.experiment.seed"))
     assert not reads_experiment(ast.parse("directory.experiment.exists()"))
+
+
+SEVERAL_HOMES = {
+    "EnvConfig Singles described make plain space_of": "of workers under other interpreters, which import nothing else",
+    "compare evaluate": "public functions beside those that they call",
+    "main": "of commands and processes",
+    "run": "of launchers",
+    "Episode": "also the client's, which is one file alone",
+    "expected_value": "of losses, each beside the paper's own symbols",
+    "spec": "of an environment by its name, and of an encoding",
+}
+"""Names of classes and functions that several modules define, and why.  The table may only shrink."""
+
+
+def test_a_name_has_one_home():
+    homes = collections.Counter(
+        node.name
+        for path in LIBRARY
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in homes.items() if count > 1} == {
+        name for names in SEVERAL_HOMES for name in names.split()
+    }
 
 
 def test_modules_are_short_and_well_named():

@@ -20,7 +20,7 @@ def acting_network(network: Any, mode: Mode) -> Any:
     return network if mode == "train" else getattr(network, "acting", network)
 
 
-def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate: int = 1) -> None:
+def check_batch_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate: int = 1) -> None:
     """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
 
     Args:
@@ -80,7 +80,7 @@ def check_iterations(agent: Any, layout: Layout) -> None:
     Raises:
       CallboardError: they do not fit.
     """
-    check_sizes(layout, agent.unroll_length, agent.batch_size)
+    check_batch_sizes(layout, agent.unroll_length, agent.batch_size)
     agent.make_replay(layout).check()
     core = agent.network.core
     # Of a core of the user's own this is known once it is made.

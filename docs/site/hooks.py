@@ -109,7 +109,7 @@ def _write_tables() -> None:
 
     for name, mark, tables in (
         ("metrics.md", _METRICS, metric_names.reference_tables()),
-        ("coming_from.md", _FOREIGN_NAMES, foreign_names.reference_tables()),
+        ("coming_from.md", _FOREIGN_NAMES, foreign_names.foreign_name_tables()),
     ):
         page = ROOT / "docs" / name
         before = page.read_text()

@@ -178,7 +178,7 @@ def with_parts(spec: EnvironmentSpec, parts: Mapping[str, Nest], whose: str) -> 
     return EnvironmentEncoding({**there, **parts}, own.action).spec()
 
 
-def with_values(observation: Nest, values: Mapping[str, Nest]) -> dict[str, Nest]:
+def with_part_values(observation: Nest, values: Mapping[str, Nest]) -> dict[str, Nest]:
     """Returns an observation with the values of further parts, as `with_parts`."""
     there = observation if isinstance(observation, dict) else {"observation": observation}
     return {**there, **values}

@@ -15,7 +15,7 @@ def place_text(path: Sequence[str]) -> str:
     return f" at '{'/'.join(path)}'" if path else ""
 
 
-def check_finite(observation: Nest) -> None:
+def check_finite_observation(observation: Nest) -> None:
     """Raises `CallboardError` if an observation, a nest of arrays, contains NaN or an infinity."""
     for path, leaf in tree.flatten_with_path(observation):
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():

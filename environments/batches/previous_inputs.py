@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from .batched import BatchedEnvironment, EnvironmentWrapper
-from .encoding import encoding_of, with_parts, with_values
+from .encoding import encoding_of, with_part_values, with_parts
 
 OPTION = "env_previous_inputs"
 """Option of every environment that Callboard takes itself."""
@@ -60,7 +60,7 @@ class PreviousInputs(EnvironmentWrapper):
     def _with_previous(self, timestep: Timestep, action: Nest) -> Timestep:
         # Where the library resets in the same step, the reward is that of the episode before.
         reward = np.where(timestep.first, np.float32(0), timestep.reward)
-        return timestep._replace(observation=with_values(timestep.observation, {ACTION: action, REWARD: reward}))
+        return timestep._replace(observation=with_part_values(timestep.observation, {ACTION: action, REWARD: reward}))
 
 
 def _is_choice(spec: dm_specs.Array) -> bool:

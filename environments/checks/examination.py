@@ -25,7 +25,7 @@ from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
 from .episode_limits import unending_advice
 from .random_actions import random_actions
-from .trial import Phase, Trial, agents_actions, try_environment
+from .trial import EnvironmentTrial, Phase, agents_actions, try_environment
 
 _COMPARED_STEPS = 200
 _COMPARED_SECONDS = 2.0
@@ -33,7 +33,7 @@ _PICTURE_STEP = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Examination(Trial):
+class Examination(EnvironmentTrial):
     """Subjects of an examination, which follows a trial without faults.
 
     Attributes:

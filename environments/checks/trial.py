@@ -15,7 +15,7 @@ from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_checks import autoreset_mode
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..adapters.single_environments import PROCESSES
-from ..batches.observation_values import check_finite
+from ..batches.observation_values import check_finite_observation
 from ..factory import check, environments_in, make
 from ..multi_agent.checked_agents import AgentBounds
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
@@ -28,7 +28,7 @@ Phase = Literal["import", "constructor", "reset", "step", "close"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class EnvironmentTrial:
     """Settings of a trial of an environment.
 
     Attributes:
@@ -50,7 +50,7 @@ class Trial:
     seed: int = 1
 
 
-def try_environment(trial: Trial, enter: Callable[[Phase], object], warn: Callable[[str], object]) -> None:
+def try_environment(trial: EnvironmentTrial, enter: Callable[[Phase], object], warn: Callable[[str], object]) -> None:
     """Tries an environment; of a list, each.
 
     Args:
@@ -75,7 +75,7 @@ def try_environment(trial: Trial, enter: Callable[[Phase], object], warn: Callab
 
 
 def _try_batch(
-    trial: Trial,
+    trial: EnvironmentTrial,
     name: Factory,
     options: dict[str, Any],
     enter: Callable[[Phase], object],
@@ -86,7 +86,7 @@ def _try_batch(
     rng = np.random.default_rng(trial.seed)
     enter("reset")
     timestep = environment.reset()
-    check_finite(timestep.observation)
+    check_finite_observation(timestep.observation)
     enter("step")
     deadline = time.monotonic() + trial.seconds
     for _ in range(trial.steps):
@@ -100,7 +100,7 @@ def _try_batch(
 
 
 def _try_single_ones(
-    trial: Trial, environment: Any, enter: Callable[[Phase], object], warn: Callable[[str], object]
+    trial: EnvironmentTrial, environment: Any, enter: Callable[[Phase], object], warn: Callable[[str], object]
 ) -> None:
     """Tries one of the environments that a vector environment of Gymnasium is made of.
 
@@ -129,7 +129,7 @@ def _try_single_ones(
 
 
 def _try_agents(
-    trial: Trial,
+    trial: EnvironmentTrial,
     name: Factory,
     options: dict[str, Any],
     enter: Callable[[Phase], object],
@@ -166,6 +166,6 @@ def agents_actions(
 
 
 def _check_timestep(timestep: Timestep) -> None:
-    check_finite(timestep.observation)
+    check_finite_observation(timestep.observation)
     if not np.isfinite(timestep.reward).all():
         raise CallboardError(f"'step' gives the reward {timestep.reward[~np.isfinite(timestep.reward)][0]}")

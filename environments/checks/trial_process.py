@@ -1,8 +1,8 @@
 """The process in which an environment is tried, because it may hang, crash or end its process.
 
-It gets a pickled `Trial` over a socket, after its length, and writes one JSON object per line to it: `phase`, with what
-is called next, `warning`, and at the end `done` or `error`.  `HANG_SIGNAL` makes it print where it is.  It does not
-import TensorFlow.
+It gets a pickled `EnvironmentTrial` over a socket, after its length, and writes one JSON object per line to it:
+`phase`, with what is called next, `warning`, and at the end `done` or `error`.  `HANG_SIGNAL` makes it print where it
+is.  It does not import TensorFlow.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from ...settings.own_modules import search_working_directory
 from ..batches.user_traceback import user_frames, user_traceback
 from ..factory import environment_text
 from ..workers.worker_process import WorkerEnded, WorkerError
-from .trial import Phase, Trial, try_environment
+from .trial import EnvironmentTrial, Phase, try_environment
 
-AnyTrial = TypeVar("AnyTrial", bound=Trial)
+AnyTrial = TypeVar("AnyTrial", bound=EnvironmentTrial)
 LENGTH_BYTES = 8
 """Size of the length that precedes the trial, in network byte order."""
 HANG_SIGNAL = signal.SIGUSR1

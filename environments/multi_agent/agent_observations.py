@@ -131,7 +131,7 @@ def _with_leaf(agent: str, spec: EnvironmentSpec, name: str, leaf: Leaf) -> Envi
 
 
 def _with_value(step: AgentStep, name: str, value: np.ndarray) -> AgentStep:
-    return step._replace(observation=encoding.with_values(step.observation, {name: value}))
+    return step._replace(observation=encoding.with_part_values(step.observation, {name: value}))
 
 
 def _flat_size(spec: Nest) -> int:

@@ -14,7 +14,7 @@ from ...specs import EnvironmentSpec
 from ..adapters.gymnasium_checks import check_flags
 from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import encode_one, encoding_of
-from ..batches.observation_values import check_finite
+from ..batches.observation_values import check_finite_observation
 from .agent_rewards import finite_reward
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
@@ -93,7 +93,7 @@ class CheckedAgents(MultiAgentWrapper):
         if agent in self._encodings:
             observation = encoded_observation(name, agent, self._encodings[agent], observation)
         try:
-            check_finite(observation)
+            check_finite_observation(observation)
         except CallboardError as error:
             raise CallboardError(f"agent {agent!r} of {name}: {error}") from error
         bounds, spec = self._bounds[agent], self.specs[agent]

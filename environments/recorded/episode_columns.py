@@ -36,7 +36,7 @@ class EpisodeColumns(NamedTuple):
         )
 
 
-class Leaf(NamedTuple):
+class ColumnLeaf(NamedTuple):
     """An array of a nest of the environment's own values."""
 
     path: str
@@ -51,7 +51,7 @@ class Leaf(NamedTuple):
         return [_png(frame) for frame in self.values] if self.is_picture else self.values
 
 
-def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[Leaf]:
+def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[ColumnLeaf]:
     """Yields the arrays of a nest of the environment's own values `[T, ...]`."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
@@ -60,7 +60,7 @@ def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[Lea
         for index, part in enumerate(space.spaces):
             yield from leaves_of(part, values[index], f"{path}/_index_{index}")
     else:
-        yield Leaf(path, values, is_picture(space))
+        yield ColumnLeaf(path, values, is_picture(space))
 
 
 def check_recordable(space: spaces.Space[Any]) -> None:

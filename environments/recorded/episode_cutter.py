@@ -12,7 +12,7 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
 from .chosen_infos import TimestepInfos
-from .episode_columns import EpisodeColumns, Leaf, leaves_of
+from .episode_columns import ColumnLeaf, EpisodeColumns, leaves_of
 from .info_columns import InfoColumns
 from .native_values import native_values, part_name, space_of
 
@@ -34,9 +34,9 @@ class _Block(NamedTuple):
 
     first: int
     """Number of its first row since the batch began."""
-    observations: list[Leaf]
+    observations: list[ColumnLeaf]
     """The environment's own values, `[rows + 1, B, ...]`."""
-    actions: list[Leaf]
+    actions: list[ColumnLeaf]
     """The same of the actions, `[rows, B, ...]`."""
     rewards: np.ndarray
     """`[rows, B]`."""
@@ -133,7 +133,7 @@ class EpisodeCutter:
         self._begun[env] = row
         self._first_infos[env] = [values[env] for values in infos.begun]
 
-    def _leaves(self, name: str, space: spaces.Space[Any], values: Nest) -> list[Leaf]:
+    def _leaves(self, name: str, space: spaces.Space[Any], values: Nest) -> list[ColumnLeaf]:
         """Returns the arrays of a nest `[T * B, ...]` of the environment's own values, as `[T, B, ...]`."""
         envs = len(self._begun)
         return [
@@ -157,7 +157,7 @@ class EpisodeCutter:
         blocks = [block for block in self._blocks if block.first < end and block.end > begun]
         rows = [(max(begun - block.first, 0), min(end, block.end) - block.first) for block in blocks]
 
-        def column(leaves: Sequence[Leaf], final: bool) -> Leaf:
+        def column(leaves: Sequence[ColumnLeaf], final: bool) -> ColumnLeaf:
             parts = [leaf.values[a:b, env] for leaf, (a, b) in zip(leaves, rows, strict=True)]
             if final:
                 at = rows[-1][1] - is_lost

@@ -21,7 +21,7 @@ from ...caller_words import is_by_command
 from ...deadlines import Deadline, wait_until
 from ...environments import environment_text, is_of_library
 from ...environments.batches.user_traceback import waiting_place
-from ...environments.checks.trial import Phase, Trial
+from ...environments.checks.trial import EnvironmentTrial, Phase
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
 from ...errors import CallboardError, one_line
 from ...interpreter import python_command
@@ -54,7 +54,7 @@ class EnvironmentCheck:
 
     Args:
       name: the environment's name, for messages.
-      trial: the pickled `Trial`.
+      trial: the pickled `EnvironmentTrial`.
       timeout: seconds that a step may take.
       notify: takes a line of text for the user.
       module: the module whose `main` runs in the process, see `environments.checks.trial_process`.
@@ -248,7 +248,7 @@ def environment_check(
       notify: takes a line of text for the user.
     """
     options = acting.options_of_env
-    trial = Trial(
+    trial = EnvironmentTrial(
         with_objects(acting.env),
         options,
         acting.agent_options,
@@ -284,7 +284,7 @@ def check_environment(
         pass
 
 
-def _pickled(trial: Trial) -> bytes | None:
+def _pickled(trial: EnvironmentTrial) -> bytes | None:
     """Returns a trial for another process; None if it cannot be sent there."""
     try:
         return cloudpickle.dumps(trial)

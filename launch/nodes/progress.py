@@ -10,7 +10,7 @@ from ...deadlines import Clock
 from ...environments import BatchedEnvironment, EnvironmentWrapper
 
 HEARTBEAT = "heartbeat"
-"""Kind of the message to the launcher that holds a `Heartbeat`."""
+"""Kind of the message to the launcher that holds a `NodeHeartbeat`."""
 HEARTBEAT_SECONDS = 1.0
 
 Kind = Literal["work", "slow", "shared", "wait"]
@@ -19,7 +19,7 @@ Kind = Literal["work", "slow", "shared", "wait"]
 fault of the waiting one."""
 
 
-class Heartbeat(NamedTuple):
+class NodeHeartbeat(NamedTuple):
     """A heartbeat of a node, with what it was doing at that time."""
 
     marks: int
@@ -115,12 +115,12 @@ class Progress:
         if self._activity is _UNMARKED:
             self._count += 1
 
-    def heartbeat(self) -> Heartbeat:
+    def heartbeat(self) -> NodeHeartbeat:
         """Returns the newest mark."""
         awaited = self.waits_for()
         if awaited:
-            return Heartbeat(self._count, f"waiting for {awaited}", "wait", self.achieved)
-        return Heartbeat(self._count, *self._activity, self.achieved)
+            return NodeHeartbeat(self._count, f"waiting for {awaited}", "wait", self.achieved)
+        return NodeHeartbeat(self._count, *self._activity, self.achieved)
 
 
 class HeartbeatSender:

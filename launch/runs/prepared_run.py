@@ -15,7 +15,7 @@ from ...caller_words import argument
 from ...data import Layout
 from ...environments.recorded import require_minari
 from ...errors import CallboardError
-from ...replay import check_settings, latest_checkpoint, made_tables
+from ...replay import check_saved_tables, latest_checkpoint, made_tables
 from ...settings.nested_settings import values_of
 from ..experiments.checked_run import Run
 from ..experiments.environment_check import check_environment
@@ -215,4 +215,4 @@ def _check_run_fits(
         )
     tables = made_tables(agent.make_replay(trace_layout(agent, layout, networks)))
     for shard in kept:
-        check_settings(directory.replay(shard), tables)
+        check_saved_tables(directory.replay(shard), tables)

@@ -154,7 +154,7 @@ def load_policy(
     return ActingPolicy(saved.policy, experiment.agent.acting_spec(saved.spec), experiment.seed)
 
 
-class SavedPolicy(NamedTuple):
+class RestoredPolicy(NamedTuple):
     """The policy of a run, as evaluations of it act."""
 
     policy: Policy
@@ -170,7 +170,7 @@ def read_saved_policy(
     epsilon: float | None = None,
     seed: int | None = None,
     trust: bool = False,
-) -> SavedPolicy:
+) -> RestoredPolicy:
     """Returns the policy of a run; its arguments and errors are those of `load_policy`."""
     reference = parse_run_reference(source)
     experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, epsilon, seed)
@@ -183,4 +183,4 @@ def read_saved_policy(
             )
         checkpoint = chosen_checkpoint(directory, reference.checkpoint, _logger.warning, reference.run)
         file = policy_file(directory, checkpoint)
-        return SavedPolicy(restored_policy(experiment, experiment.acting_layout(spec), file), spec, experiment)
+        return RestoredPolicy(restored_policy(experiment, experiment.acting_layout(spec), file), spec, experiment)

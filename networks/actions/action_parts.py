@@ -24,7 +24,7 @@ class Chosen(NamedTuple):
     """`[..., D]`, the numbers before scaling and clipping to the environment's bounds; `()` if there are none."""
 
 
-class Part(NamedTuple):
+class ActionPart(NamedTuple):
     """A part of an action: one discrete choice, or one array of numbers."""
 
     discrete: bool
@@ -131,11 +131,11 @@ class ActionParts:
         choice = number = 0
         for leaf, bounds in zip(self._leaves, self._bounds, strict=True):
             if bounds is not None:
-                yield Part(False, number, bounds.size)
+                yield ActionPart(False, number, bounds.size)
                 number += bounds.size
                 continue
             for size in np.ravel(leaf.num_values):
-                yield Part(True, choice, int(size))
+                yield ActionPart(True, choice, int(size))
                 choice += 1
 
 

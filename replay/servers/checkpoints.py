@@ -218,7 +218,7 @@ def remove_restored(directory: pathlib.Path) -> None:
     shutil.rmtree(directory / _RESTORED, ignore_errors=True)
 
 
-def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
+def check_saved_tables(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
     """Checks that a shard's newest checkpoint, if any, was made with the settings of these tables.
 
     Raises:

@@ -178,7 +178,7 @@ class VariantScore:
 
 
 @dataclasses.dataclass(frozen=True)
-class Improvement:
+class VariantImprovement:
     """How probable it is that a run of a variant is better than one of another, in an environment chosen at random."""
 
     variant: str
@@ -196,7 +196,7 @@ class Comparison:
     runs: Sequence[RunScore]
     groups: Sequence[GroupScore]
     variants: Sequence[VariantScore]
-    improvements: Sequence[Improvement]
+    improvements: Sequence[VariantImprovement]
     left_out: Sequence[str]
 
 
@@ -385,7 +385,7 @@ def _variant_scores(groups: Sequence[Group], settings: ComparisonSettings) -> li
     ]
 
 
-def _improvements(groups: Sequence[Group], settings: ComparisonSettings) -> list[Improvement]:
+def _improvements(groups: Sequence[Group], settings: ComparisonSettings) -> list[VariantImprovement]:
     """Returns the probability of improvement for each pair of variants that have several runs in the same places."""
     scores: dict[str, dict[str, list[float]]] = {}
     for group in groups:
@@ -401,7 +401,7 @@ def _improvements(groups: Sequence[Group], settings: ComparisonSettings) -> list
                 settings.confidence,
                 min(settings.resamples, _MOST_PAIRED_RESAMPLES),
             )
-            found.append(Improvement(variant, other, envs, probability, interval))
+            found.append(VariantImprovement(variant, other, envs, probability, interval))
     return found if len(found) <= _MOST_PAIRS else []
 
 

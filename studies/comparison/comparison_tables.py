@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...errors import printable
 from ...launch.plain_names import in_markdown
-from .comparison import Comparison, ComparisonSettings, GroupScore, Improvement, RunScore, VariantScore
+from .comparison import Comparison, ComparisonSettings, GroupScore, RunScore, VariantImprovement, VariantScore
 from .score_statistics import Interval
 
 _NONE = "-"
@@ -139,7 +139,7 @@ def _run_row(score: RunScore) -> list[str]:
     ]
 
 
-def _improvement_row(improvement: Improvement) -> list[str]:
+def _improvement_row(improvement: VariantImprovement) -> list[str]:
     return [
         improvement.variant,
         improvement.other,

@@ -10,7 +10,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 from .records import TuneDirectory
 from .search_definition import Tuning
 from .search_space import Choice, SearchSpace
-from .trial import ENDED, STEPS, VALUES, number_of
+from .trial import ENDED, STEPS, VALUES, trial_number
 
 
 def make_scheduler(tuning: Tuning, directory: TuneDirectory) -> Any:
@@ -54,7 +54,9 @@ class ResumableAsha(ASHAScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id, trial.config))
+        known = (
+            TuneDirectory(pathlib.Path(self._directory)).read_trials().get(trial_number(trial.trial_id, trial.config))
+        )
         if known is None:
             return
         for steps, value in known.reports:
@@ -87,7 +89,9 @@ class ResumablePbt(PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id, trial.config))
+        known = (
+            TuneDirectory(pathlib.Path(self._directory)).read_trials().get(trial_number(trial.trial_id, trial.config))
+        )
         if known is None:
             return
         state, before = self._trial_state[trial], 0

@@ -20,7 +20,7 @@ from ...launch.processes.stop_signals import stop_signals
 from .records import TuneDirectory
 from .schedulers import make_scheduler
 from .search_definition import Tuning
-from .trial import VALUES, number_of, run_trial
+from .trial import VALUES, run_trial, trial_number
 from .trial_logger import TrialLogger
 
 _SIGNAL_SECONDS = 1.0
@@ -178,4 +178,4 @@ def _fit(tuner: Any) -> int | None:
 
 
 def _trial_name(trial: Any) -> str:
-    return f"{number_of(trial.trial_id, trial.config):02d}"
+    return f"{trial_number(trial.trial_id, trial.config):02d}"

@@ -27,7 +27,7 @@ from ...settings.named_objects import import_object, pickled_with_program, unpic
 from ...settings.nested_settings import Field, declared_fields
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, shown
 from .records import Mode, Trial, TuneDirectory
-from .search_space import SearchSpace, Values, describe, parse_search, vary_recipe
+from .search_space import SearchSpace, Values, parse_search, values_text, vary_recipe
 
 _FIXED = {
     "agent": "trials of different agents cannot be compared; name a field of it, such as agent.optimizer.learning_rate",
@@ -297,7 +297,7 @@ def write_best(tuning: Tuning, directory: TuneDirectory, best: Trial) -> None:
     lines = [
         f"# The best of {tuning.trials} trials, number {best.number:02d}: {tuning.metric} {best.best:.6g} after "
         f"{best.best_steps:,} environment steps,",
-        f"# with {describe(best.best_values)}.",
+        f"# with {values_text(best.best_values)}.",
     ]
     if best.takeovers:
         lines.append("# Its weights came from other trials with other settings: a run of its own may do less well.")

@@ -115,7 +115,7 @@ class SearchSpace:
             try:
                 build(values)
             except CallboardError as error:
-                raise CallboardError(f"{error} (tried with {describe(values)})") from error
+                raise CallboardError(f"{error} (tried with {values_text(values)})") from error
 
 
 def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
@@ -166,7 +166,7 @@ def vary_recipe(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
     return result
 
 
-def describe(values: Values) -> str:
+def values_text(values: Values) -> str:
     """Returns values as one line of text."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 

@@ -47,7 +47,7 @@ _ORIGIN = "trial.json"
 _CHECKPOINT_SECONDS = 1.0
 
 
-def number_of(trial_id: str, config: Mapping[str, Any]) -> int:
+def trial_number(trial_id: str, config: Mapping[str, Any]) -> int:
     """Returns the number of a trial, from 0, given Tune's id and configuration."""
     return int(config[NUMBER]) if NUMBER in config else int(trial_id.rpartition("_")[2])
 
@@ -76,11 +76,11 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
         os.chdir(working_directory)
     # Limit the threads to the trial's share of CPUs, before TensorFlow initializes.
     tf.config.threading.set_intra_op_parallelism_threads(max(1, int(tuning.cpus(config[VALUES]))))
-    number = number_of(ray_tune.get_context().get_trial_id(), config)
+    number = trial_number(ray_tune.get_context().get_trial_id(), config)
     run_directory = TuneDirectory(pathlib.Path(directory)).run(number)
     function = tuning.trial_function()
     if function is not None:
-        reporter = Reporter(tuning, number, run_directory.path, ray_tune.get_checkpoint())
+        reporter = TrialReporter(tuning, number, run_directory.path, ray_tune.get_checkpoint())
         function({**vary_recipe(tuning.settings, config[VALUES]), "run_dir": str(run_directory.path)}, reporter)
         return reporter.last_report()
     experiment = tuning.experiment(config[VALUES], {"run_dir": str(run_directory.path)})
@@ -124,7 +124,7 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     run_directory.experiment.touch()
 
 
-class Reporter:
+class TrialReporter:
     """The receiver of reports from a trial function of the user's own.
 
     Attributes:

@@ -11,8 +11,8 @@ from ...errors import printable
 from ...files.guarded_files import read_regular
 from .records import Trial, TuneDirectory
 from .search_definition import Tuning
-from .search_space import describe
-from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, number_of, origin_of
+from .search_space import values_text
+from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, origin_of, trial_number
 
 
 class TrialLogger(ray_tune.Callback):
@@ -29,17 +29,17 @@ class TrialLogger(ray_tune.Callback):
         return TrialLogger, (self._directory.path, self._tuning)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        values, number = trial.config[VALUES], number_of(trial.trial_id, trial.config)
+        values, number = trial.config[VALUES], trial_number(trial.trial_id, trial.config)
         known = self._trials.get(number)
         origin = None if trial.checkpoint is None else origin_of(trial.checkpoint)
         if known is None or origin is None:
             self._trials[number] = Trial(number, values)
-            self._notify(number, f"begins: {describe(values)}")
+            self._notify(number, f"begins: {values_text(values)}")
         elif origin[0] != number:
             # A resumed search may start the trial again from a takeover that is already recorded.
             if known.takeovers[-1:] != [origin]:
                 known.takeovers.append(origin)
-            self._notify(number, f"continues from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
+            self._notify(number, f"continues from trial {origin[0]:02d} at {origin[1]:,} steps: {values_text(values)}")
         else:
             self._notify(number, f"continues from {origin[1]:,} steps")
         known = self._trials[number]
@@ -49,7 +49,7 @@ class TrialLogger(ray_tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        known = self._trials[number_of(trial.trial_id, trial.config)]
+        known = self._trials[trial_number(trial.trial_id, trial.config)]
         metric, mode = self._tuning.metric, self._tuning.mode
         if ENDED not in result:
             known.report(result[STEPS], result[metric], mode)
@@ -61,14 +61,14 @@ class TrialLogger(ray_tune.Callback):
         self._write()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        known = self._trials[number_of(trial.trial_id, trial.config)]
+        known = self._trials[trial_number(trial.trial_id, trial.config)]
         known.state = "done" if known.ended else "stopped early"
         best = "" if known.best is None else f", best {self._tuning.metric} {known.best:.4g}"
         self._notify(known.number, f"{known.state} at {known.environment_steps:,} steps{best}")
         self._write()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        number = number_of(trial.trial_id, trial.config)
+        number = trial_number(trial.trial_id, trial.config)
         known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
         # Tune's own copy of the text is not available yet: it is read from the storage, which is synchronized later.
         error = read_regular(trial.error_file).decode(errors="replace")

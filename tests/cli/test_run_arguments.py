@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.cli.command_parser import CommandParser
-from callboard.cli.run_arguments import add_run_arguments, named_weights, read_run
+from callboard.cli.run_arguments import add_run_arguments, named_reference, read_run
 from callboard.errors import CallboardError
 from callboard.launch.experiments.settings import parse_experiment, write_experiment
 
@@ -27,14 +27,14 @@ def run_dir(tmp_path):
 def test_weights_are_named_with_the_run_or_by_an_option(words, expected):
     parser = CommandParser("callboard play")
     add_run_arguments(parser)
-    assert named_weights(parser.parse_args(words)) == expected
+    assert named_reference(parser.parse_args(words)) == expected
 
 
 def test_weights_are_not_named_twice():
     parser = CommandParser("callboard play")
     add_run_arguments(parser)
     with pytest.raises(CallboardError, match="runs/x@5 and --checkpoint latest both name weights; leave one out"):
-        named_weights(parser.parse_args(["runs/x@5", "--checkpoint", "latest"]))
+        named_reference(parser.parse_args(["runs/x@5", "--checkpoint", "latest"]))
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "newest", "٣", ""])

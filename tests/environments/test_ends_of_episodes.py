@@ -7,7 +7,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from listed_environments import ADAPTERS, ENDS, LENGTHS, SAME_STEP, Cases, Listed, in_processes
 
 from callboard.environments.adapters.gymnasium_vector_batch import GymnasiumVectorBatch
-from callboard.environments.checks.trial import Trial, try_environment
+from callboard.environments.checks.trial import EnvironmentTrial, try_environment
 
 STEPS = 25
 ALL = {**ADAPTERS, "processes": in_processes}
@@ -137,7 +137,7 @@ def same_step_processes():
 @pytest.mark.slow
 def test_a_trial_warns_where_cases_are_not_played():
     warnings = []
-    try_environment(Trial(same_step_processes, steps=3), lambda phase: None, warnings.append)
+    try_environment(EnvironmentTrial(same_step_processes, steps=3), lambda phase: None, warnings.append)
     assert warnings == [
         "an AsyncVectorEnv with AutoresetMode.SAME_STEP begins an episode after each time limit that is not played: "
         "for a list of cases, use AutoresetMode.NEXT_STEP, or a SyncVectorEnv"

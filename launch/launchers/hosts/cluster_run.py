@@ -25,7 +25,7 @@ from ....interpreter import callboard_command, python_command
 from ...processes.listen_filter import resolved
 from ...processes.stop_signals import stop_signals
 from .cluster_file import Cluster
-from .remote_part import END_SECONDS, HELLO, Part, encoded
+from .remote_part import END_SECONDS, HELLO, RemotePart, encoded
 from .ssh_tunnels import START_SSH, last_line, ssh_command
 
 _HELLO_SECONDS = 120.0
@@ -48,7 +48,7 @@ def host_here(cluster: Cluster) -> str | None:
 
 
 def run_cluster(
-    cluster: Cluster, here: str | None, parts: Mapping[str, Part], command: str, show: Callable[[str], None]
+    cluster: Cluster, here: str | None, parts: Mapping[str, RemotePart], command: str, show: Callable[[str], None]
 ) -> int:
     """Runs the parts of all hosts to the end of the run.
 

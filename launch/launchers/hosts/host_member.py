@@ -15,7 +15,18 @@ from ....errors import CallboardError
 from ..run_outcome import Monitor, Outcome, error_text
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
-from .membership import ALL_ENDED, LEAVE, OTHER_VERSION, PROTOCOL, RUN, SILENT_SECONDS, STOP, WAIT, Command, Heartbeat
+from .membership import (
+    ALL_ENDED,
+    LEAVE,
+    OTHER_VERSION,
+    PROTOCOL,
+    RUN,
+    SILENT_SECONDS,
+    STOP,
+    WAIT,
+    HostHeartbeat,
+    HostOrder,
+)
 
 _HEARTBEAT_SECONDS = 0.5
 _LATE_SECONDS = 15.0
@@ -61,7 +72,7 @@ class HostMember:
         self._blocked: dict[str, float] = {}
         self._lowest_order = 0
         self._outcome: dict[str, Any] | None = None
-        self._command = Command(WAIT)
+        self._command = HostOrder(WAIT)
         self._leaves = False
         """Whether this host ends its nodes without waiting for the others."""
         self._patience = Deadline(cluster.patience, clock)
@@ -178,13 +189,13 @@ class HostMember:
             # Without this thread, the supervisor would wait for other hosts forever.
             self._leave(self._host, error_text(error))
 
-    def _send(self) -> Command | None:
+    def _send(self) -> HostOrder | None:
         """Sends a heartbeat; returns the command in the answer, or None if there is no answer.
 
         Raises:
           CallboardError: the first host runs another version.
         """
-        heartbeat = Heartbeat(
+        heartbeat = HostHeartbeat(
             self._host,
             self._incarnation,
             self._settings,
@@ -202,9 +213,9 @@ class HostMember:
             answer = None  # A Python error: there is no such method, or it takes other arguments.
         if not isinstance(answer, (tuple, list)) or len(answer) != 2 or answer[0] != PROTOCOL:
             raise CallboardError(f"the first host, {self._cluster.first}, {OTHER_VERSION}")
-        return Command(*answer[1])
+        return HostOrder(*answer[1])
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: HostOrder) -> None:
         self._patience.restart()
         self._silence.restart()
         if self._is_silent:

@@ -45,7 +45,7 @@ from .guests import GuestList
 from .shared_settings import OF_FILE
 
 PROTOCOL = 3
-"""Version of the protocol between hosts; increment it with every change of `Heartbeat` or `Command`."""
+"""Version of the protocol between hosts; increment it with every change of `HostHeartbeat` or `HostOrder`."""
 ALL_ENDED = 1000
 """A stop order that is higher than that of any node."""
 SILENT_SECONDS = 10.0
@@ -59,8 +59,8 @@ _FIRST_EPOCH = 1
 WAIT, RUN, STOP, LEAVE = "wait", "run", "stop", "leave"
 
 
-class Heartbeat(NamedTuple):
-    """The state of a host.  Plain Python values only, as in `Command`: both are sent over Courier."""
+class HostHeartbeat(NamedTuple):
+    """The state of a host.  Plain Python values only, as in `HostOrder`: both are sent over Courier."""
 
     host: str
     """Name of the host."""
@@ -78,7 +78,7 @@ class Heartbeat(NamedTuple):
     """For each restart group with nodes on this host, seconds for which all of them have been in a common step."""
 
 
-class Command(NamedTuple):
+class HostOrder(NamedTuple):
     """The answer of the first host to a heartbeat."""
 
     kind: str
@@ -160,41 +160,41 @@ class HostTable:
 
         Args:
           protocol: the `PROTOCOL` of the host; another version may send anything here.
-          *fields: the fields of a `Heartbeat`.
+          *fields: the fields of a `HostHeartbeat`.
 
         Returns:
           `PROTOCOL` and the fields of a `Command`.
         """
         with self._lock:
-            if protocol != PROTOCOL or len(fields) != len(Heartbeat._fields):
+            if protocol != PROTOCOL or len(fields) != len(HostHeartbeat._fields):
                 self._refuse("of another version", "it " + OTHER_VERSION)
-                return PROTOCOL, tuple(Command(LEAVE, "this host " + OTHER_VERSION))
+                return PROTOCOL, tuple(HostOrder(LEAVE, "this host " + OTHER_VERSION))
             self._look_for_silent_hosts()
-            return PROTOCOL, tuple(self._command(Heartbeat(*fields)))
+            return PROTOCOL, tuple(self._command(HostHeartbeat(*fields)))
 
-    def _command(self, heartbeat: Heartbeat) -> Command:
+    def _command(self, heartbeat: HostHeartbeat) -> HostOrder:
         host = heartbeat.host
         differences = _differences(host, heartbeat.settings, self._cluster.first, self._settings)
         if differences:
             self._refuse(host, differences)
-            return Command(LEAVE, differences)
+            return HostOrder(LEAVE, differences)
         if not self._address_of(host):
-            return Command(LEAVE, _NOT_A_HOST)
+            return HostOrder(LEAVE, _NOT_A_HOST)
         row = self._rows.get(host)
         if row is None or row.incarnation != heartbeat.incarnation:
             if row is not None and row.is_present:
-                return Command(WAIT, f"another host has the name {host}")
+                return HostOrder(WAIT, f"another host has the name {host}")
             if self._outcome is not None:
-                return Command(LEAVE, f"the run is ending: {self._outcome['reason']}")
+                return HostOrder(LEAVE, f"the run is ending: {self._outcome['reason']}")
             row = self._admit(heartbeat, returns=row is not None)
         self._update(row, heartbeat)
         if self._outcome is not None:
             order = min((row.lowest_order for row in self._rows.values() if row.is_present), default=ALL_ENDED)
-            return Command(STOP, order=order, outcome=self._outcome)
+            return HostOrder(STOP, order=order, outcome=self._outcome)
         epochs = {group: (self._epochs[group], self._may_start(group)) for group in row.epochs}
-        return Command(RUN, epochs=epochs, blocked={group: self._seconds_blocked(group) for group in row.epochs})
+        return HostOrder(RUN, epochs=epochs, blocked={group: self._seconds_blocked(group) for group in row.epochs})
 
-    def _admit(self, heartbeat: Heartbeat, returns: bool) -> _Row:
+    def _admit(self, heartbeat: HostHeartbeat, returns: bool) -> _Row:
         """Puts a host, or another incarnation of it, into the table."""
         host = heartbeat.host
         if returns:
@@ -212,7 +212,7 @@ class HostTable:
         self._rows[host] = _Row(heartbeat.incarnation, Deadline(SILENT_SECONDS, self._clock), epochs)
         return self._rows[host]
 
-    def _update(self, row: _Row, heartbeat: Heartbeat) -> None:
+    def _update(self, row: _Row, heartbeat: HostHeartbeat) -> None:
         row.silence.restart()
         if row.is_silent:
             row.is_silent = False

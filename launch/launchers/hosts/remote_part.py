@@ -1,8 +1,8 @@
 """A host's part in `callboard cluster run`: the process that the command starts there, usually through SSH.
 
-It writes a line with its version, and receives a `Part` in a line of JSON.  Then it runs `callboard train`, passes its
-output on, and receives further lines: the number of a signal for the run, or an empty one, which says that the command
-is alive.  Once these stop, because the command or the connection has ended, the part of the run ends too.
+It writes a line with its version, and receives a `RemotePart` in a line of JSON.  Then it runs `callboard train`,
+passes its output on, and receives further lines: the number of a signal for the run, or an empty one, which says that
+the command is alive.  Once these stop, because the command or the connection has ended, the part of the run ends too.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _BEFORE = (
 )
 
 
-class Part(NamedTuple):
+class RemotePart(NamedTuple):
     """The command of a host."""
 
     arguments: list[str]
@@ -63,7 +63,7 @@ def run_part() -> int:
     line = commands.readline()
     if not line.endswith(b"\n"):
         return 0  # Another host cannot take part.
-    part = Part(**json.loads(line))
+    part = RemotePart(**json.loads(line))
     directory = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
     with removed_afterwards(directory):
         command = _prepared(part, directory)
@@ -85,7 +85,7 @@ def run_part() -> int:
     return run.returncode if run.returncode >= 0 else 128 - run.returncode
 
 
-def _prepared(part: Part, directory: pathlib.Path) -> list[str]:
+def _prepared(part: RemotePart, directory: pathlib.Path) -> list[str]:
     """Writes the files of a part, and returns the command that runs it."""
     for name, content in part.files.items():
         path = directory / name
@@ -142,6 +142,6 @@ def _signal(run: "subprocess.Popen[bytes]", number: int) -> None:
         run.send_signal(number)
 
 
-def encoded(part: Part) -> bytes:
+def encoded(part: RemotePart) -> bytes:
     """Returns the line that `run_part` reads."""
     return json.dumps(part._asdict()).encode() + b"\n"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from ....deadlines import Clock
-from ...nodes.progress import HEARTBEAT_SECONDS, Heartbeat
+from ...nodes.progress import HEARTBEAT_SECONDS, NodeHeartbeat
 from ..supervision.progress_watchdog import ProgressWatchdog
 from .forkserver import forkserver_starts, kill_forkserver, ping_forkserver
 
@@ -49,7 +49,7 @@ class ForkserverWatch:
                 if select.select([ping], [], [], 0.0)[0]:
                     os.close(ping)
                     self.replies += 1
-                    watchdog.heard(_NAME, Heartbeat(self.replies, "serving", "work"))
+                    watchdog.heard(_NAME, NodeHeartbeat(self.replies, "serving", "work"))
                     ping = ping_forkserver()
                 if starts != forkserver_starts():
                     # Its imports may take long on a busy machine.

@@ -36,7 +36,7 @@ from ...experiments.parts.placement_part import PlacementPart
 from ...experiments.run_files import begun
 from ...node_names import kind_of
 from ...nodes.node import LaunchedNode, ProgramNode
-from ...nodes.progress import HEARTBEAT, Heartbeat
+from ...nodes.progress import HEARTBEAT, NodeHeartbeat
 from ...processes.devices import device_count
 from ...processes.stop_signals import stop_signals
 from ...program_nodes import nodes_of
@@ -217,7 +217,7 @@ class RayWorker:
         answer = self._actor.past_incarnation.remote()
         while not (self._stop_requested.is_set() or self._killed.is_set()):
             # However long this takes, the node does not hang.
-            self._send(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
+            self._send(HEARTBEAT, NodeHeartbeat(0, "waiting for a process in the cluster", "wait"))
             try:
                 past_incarnation = ray.get(answer, timeout=_POLL_SECONDS)
                 if not past_incarnation:

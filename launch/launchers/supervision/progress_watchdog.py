@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...nodes.progress import Heartbeat
+from ...nodes.progress import NodeHeartbeat
 
 _AGAIN = 0.25
 """Part of the limit after which a node is named that was named for the same before."""
@@ -66,7 +66,7 @@ class _Watched:
     heard: float
     """When its last heartbeat arrived or, before the first one, when it was started."""
     progressed: float
-    heartbeat: Heartbeat | None = None
+    heartbeat: NodeHeartbeat | None = None
     next_line: float = 0.0
     """Seconds without progress after which the next line is printed."""
     named: bool = False
@@ -113,7 +113,7 @@ class ProgressWatchdog:
         now = self._clock()
         self._nodes[node] = _Watched(timeout, group, heard=now, progressed=now)
 
-    def heard(self, node: str, heartbeat: Heartbeat) -> None:
+    def heard(self, node: str, heartbeat: NodeHeartbeat) -> None:
         """Processes a heartbeat."""
         watched = self._nodes.get(node)
         if watched is None:

@@ -15,7 +15,7 @@ _FETCHES_A_SECOND = 500
 time to learn."""
 
 
-class Learner(Protocol):
+class WeightServer(Protocol):
     """Where weights come from: a `NodeHandle`, or a `RelayedLearner`."""
 
     name: str
@@ -24,7 +24,7 @@ class Learner(Protocol):
         """Returns a source of weights whose calls raise `Unreachable` after `timeout` seconds."""
 
 
-def fetch_weights(weights: WeightFetcher, learner: Learner, context: NodeContext) -> bool:
+def fetch_weights(weights: WeightFetcher, learner: WeightServer, context: NodeContext) -> bool:
     """Fetches newer weights from the learner; returns False if it does not answer.
 
     In that case the learner is being restarted, perhaps on another host, or its link is slow.  Until it is back, actors
@@ -44,7 +44,7 @@ def fetch_weights(weights: WeightFetcher, learner: Learner, context: NodeContext
 
 
 def fetch_in_background(
-    weights: WeightClient, learner: Learner, pause: Callable[[], float], context: NodeContext
+    weights: WeightClient, learner: WeightServer, pause: Callable[[], float], context: NodeContext
 ) -> None:
     """Keeps fetching newer weights from the learner in a background thread.
 
@@ -62,7 +62,7 @@ def fetch_pause(nodes: float) -> float:
     return max(FETCH_SECONDS, nodes / _FETCHES_A_SECOND)
 
 
-def wait_for_weights(weights: WeightClient, learner: Learner, context: NodeContext) -> bool:
+def wait_for_weights(weights: WeightClient, learner: WeightServer, context: NodeContext) -> bool:
     """Waits for the first weights; returns False if the run stops first."""
     context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():

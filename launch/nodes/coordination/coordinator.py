@@ -19,7 +19,7 @@ from ...result import result_of
 from ...run_directory.coordinator_address import announce
 from ...run_directory.metrics import MetricsWriter
 from ..node import Node, NodeContext
-from ..reports.messages import Report, plain
+from ..reports.messages import Report, plain_message
 from ..reports.run_control import RunControl
 from .control_file import ControlFile
 from .counters import CounterFile
@@ -106,7 +106,7 @@ class Coordinator(Node):
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
-            return plain(self._intake.take(name, incarnation_id, sequence, Report.of(report), known))
+            return plain_message(self._intake.take(name, incarnation_id, sequence, Report.of(report), known))
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:
         """Returns the number of earlier incarnations of a node in this run, including those before a resume.

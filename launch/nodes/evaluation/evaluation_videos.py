@@ -12,7 +12,7 @@ from ...pictures.video_files import ThinnedFrames, remove_old, write_gif
 from ...run_directory.layout import RunDirectory
 from .evaluation_players import EvaluationPlayers
 from .evaluation_watch import EvaluationWatch
-from .video import EpisodeRecorder
+from .video import VideoRecorder
 
 _TAG = "videos/evaluation"
 
@@ -43,7 +43,7 @@ class EvaluationVideos:
         self._timeout = experiment.evaluation_timeout
         self._directory = directory
         self._notify = notify
-        self._recorder = EpisodeRecorder(experiment, players, wrap)
+        self._recorder = VideoRecorder(experiment, players, wrap)
         self._evaluations = 0
         self._failing = False
         self._encoder: threading.Thread | None = None

@@ -42,11 +42,11 @@ def record_video(
       CallboardError: the environment cannot render.
     """
     watch = EvaluationWatch(episodes, np.inf, lambda: False, notify, experiment)
-    with contextlib.closing(EpisodeRecorder(experiment, players)) as recorder:
+    with contextlib.closing(VideoRecorder(experiment, players)) as recorder:
         return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
 
 
-class EpisodeRecorder:
+class VideoRecorder:
     """Plays and records episodes in an environment of its own, which is made when it is first needed.
 
     Args:

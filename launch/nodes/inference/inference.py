@@ -27,7 +27,7 @@ from ...processes.devices import GpuUse, describe_devices, prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.timestep_codec import TimestepCodec
-from ..acting.weight_fetching import CALL_SECONDS, Learner, fetch_in_background, wait_for_weights
+from ..acting.weight_fetching import CALL_SECONDS, WeightServer, fetch_in_background, wait_for_weights
 from ..acting.weight_relay import RelayedLearner
 from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
@@ -265,7 +265,7 @@ class PreparedInference(NamedTuple):
     """Fetches the weights of those networks."""
 
 
-def prepare_inference(agent: Agent, layout: Layout, learner: Learner, use: GpuUse) -> PreparedInference:
+def prepare_inference(agent: Agent, layout: Layout, learner: WeightServer, use: GpuUse) -> PreparedInference:
     """Builds what acts in an inference node; weights and connections to replay follow, and a writer for each actor.
 
     Args:

@@ -1,7 +1,7 @@
 """The messages between nodes and the coordinator, and the plain values as which they are sent.
 
 A node sends a `Report` and receives a `RunState`.  Courier hangs on NumPy values, and sends named tuples as tuples, so
-`plain` turns messages into lists of Python's own values, and `of` makes messages of them again.
+`plain_message` turns messages into lists of Python's own values, and `of` makes messages of them again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -154,8 +154,8 @@ class RunState(NamedTuple):
         )
 
 
-def plain(message: Any) -> Any:
+def plain_message(message: Any) -> Any:
     """Returns the list of a message's fields, in which messages and tuples are lists, too."""
     if isinstance(message, tuple | list):
-        return [plain(field) for field in message]
+        return [plain_message(field) for field in message]
     return message

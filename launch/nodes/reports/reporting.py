@@ -15,7 +15,7 @@ from ...node_names import metric_of, policy_of
 from ...processes.temporary_files import has_space
 from ..node import Node, NodeClient, NodeContext, NodeHandle, Unreachable
 from .commands import CommandQueue
-from .messages import NodeHealth, Report, RunState, plain
+from .messages import NodeHealth, Report, RunState, plain_message
 from .node_health import NodeProbe
 
 _CALL_SECONDS = 5.0
@@ -114,7 +114,7 @@ class Reporter:
                     self._context.name,
                     self._context.incarnation_id,
                     self._sequence,
-                    plain(report),
+                    plain_message(report),
                     self.state.incarnations_known,
                 )
             except Unreachable as error:

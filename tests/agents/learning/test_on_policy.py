@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from small_worlds import layout_of
 
-from callboard.agents.learning.on_policy import FreshBatches, check_sizes, joined
+from callboard.agents.learning.on_policy import FreshBatches, check_batch_sizes, joined
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 
@@ -54,7 +54,7 @@ def test_parts_are_joined_along_the_batch():
 
 
 def test_sizes_that_fit_are_fine():
-    check_sizes(layout_of(actors=2, envs_per_actor=4, learners=2, max_steps=80), unroll_length=5, batch_size=16)
+    check_batch_sizes(layout_of(actors=2, envs_per_actor=4, learners=2, max_steps=80), unroll_length=5, batch_size=16)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_sizes_that_fit_are_fine():
 )
 def test_sizes_that_do_not_fit_are_refused_in_one_line(layout, batch_size, message):
     with pytest.raises(CallboardError, match=message) as caught:
-        check_sizes(layout_of(**layout), unroll_length=5, batch_size=batch_size)
+        check_batch_sizes(layout_of(**layout), unroll_length=5, batch_size=batch_size)
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 from scripted_environments import DmScript
 
 from callboard.environments import DmEnvBatch
-from callboard.launch.nodes.progress import HEARTBEAT, Heartbeat, HeartbeatSender, MarkedEnvironment, Progress
+from callboard.launch.nodes.progress import HEARTBEAT, HeartbeatSender, MarkedEnvironment, NodeHeartbeat, Progress
 
 
 @pytest.fixture
@@ -16,36 +16,36 @@ def progress():
 
 
 def test_a_new_node_is_starting(progress):
-    assert progress.heartbeat() == Heartbeat(0, "starting", "slow")
+    assert progress.heartbeat() == NodeHeartbeat(0, "starting", "slow")
 
 
 def test_work_counts_as_progress_and_waiting_does_not(progress):
     progress.works("in environment step")
-    assert progress.heartbeat() == Heartbeat(1, "in environment step", "work")
+    assert progress.heartbeat() == NodeHeartbeat(1, "in environment step", "work")
     progress.works_slowly("compiling")
-    assert progress.heartbeat() == Heartbeat(2, "compiling", "slow")
+    assert progress.heartbeat() == NodeHeartbeat(2, "compiling", "slow")
     progress.works_with_others("in learner step")
-    assert progress.heartbeat() == Heartbeat(3, "in learner step", "shared")
+    assert progress.heartbeat() == NodeHeartbeat(3, "in learner step", "shared")
     progress.waits("data")
-    assert progress.heartbeat() == Heartbeat(3, "waiting for data", "wait")
+    assert progress.heartbeat() == NodeHeartbeat(3, "waiting for data", "wait")
 
 
 def test_steps_count_only_for_a_node_that_marks_nothing_itself(progress):
     progress.begins_step()
     progress.begins_step()
-    assert progress.heartbeat() == Heartbeat(2, "in its step", "work")
+    assert progress.heartbeat() == NodeHeartbeat(2, "in its step", "work")
     progress.works("acting")
     progress.begins_step()
-    assert progress.heartbeat() == Heartbeat(3, "acting", "work")
+    assert progress.heartbeat() == NodeHeartbeat(3, "acting", "work")
 
 
 def test_work_that_waits_for_others_is_no_work(progress):
     awaited = "data"
     progress.waits_for = lambda: awaited
     progress.works("in learner step")
-    assert progress.heartbeat() == Heartbeat(1, "waiting for data", "wait")
+    assert progress.heartbeat() == NodeHeartbeat(1, "waiting for data", "wait")
     awaited = ""
-    assert progress.heartbeat() == Heartbeat(1, "in learner step", "work")
+    assert progress.heartbeat() == NodeHeartbeat(1, "in learner step", "work")
 
 
 def test_heartbeats_are_sent_until_the_sender_is_closed(progress):

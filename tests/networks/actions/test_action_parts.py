@@ -10,16 +10,21 @@ from composed_actions import ACTIONS, BOX, random_mask
 from dm_env import specs as dm_specs
 
 from callboard.errors import CallboardError
-from callboard.networks.actions.action_parts import ActionParts, Chosen, Part, one_hot_choices
+from callboard.networks.actions.action_parts import ActionPart, ActionParts, Chosen, one_hot_choices
 
 NEST = ActionParts(ACTIONS["nest"])
 
 
 def test_parts_are_in_the_order_of_a_flat_nest():
     assert NEST.sizes.tolist() == [3, 2, 4] and NEST.numbers == 2
-    assert NEST.parts == (Part(True, 0, 3), Part(True, 1, 2), Part(True, 2, 4), Part(False, 0, 2))
+    assert NEST.parts == (
+        ActionPart(True, 0, 3),
+        ActionPart(True, 1, 2),
+        ActionPart(True, 2, 4),
+        ActionPart(False, 0, 2),
+    )
     boxes = ActionParts(ACTIONS["tuple of boxes"])
-    assert boxes.parts == (Part(False, 0, 2), Part(False, 2, 1)) and boxes.choices((1, 2)) == ()
+    assert boxes.parts == (ActionPart(False, 0, 2), ActionPart(False, 2, 1)) and boxes.choices((1, 2)) == ()
 
 
 @pytest.mark.parametrize("name", ACTIONS)

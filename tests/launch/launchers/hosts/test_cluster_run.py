@@ -16,7 +16,7 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts import cluster_run
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.launchers.hosts.cluster_run import host_here, run_cluster
-from callboard.launch.launchers.hosts.remote_part import Part
+from callboard.launch.launchers.hosts.remote_part import RemotePart
 
 CLUSTER = Cluster(
     pathlib.Path("cluster.yaml"),
@@ -59,7 +59,7 @@ class Machines:
 
     def run(self, here=None, show=None, **scripts):
         parts = {
-            name: Part(
+            name: RemotePart(
                 ["impala", "--host", name],
                 {"cluster.yaml": "x", "modules/my_env.py": "\xe9 = 1", "do.sh": script},
                 str(self.folder / "not there"),
@@ -129,7 +129,9 @@ def test_a_signal_is_passed_on_once_to_the_first_host(machines, monkeypatch):
 
 def test_nothing_outlives_a_command_that_is_killed(machines):
     """What the command does for a host when it is killed: the input of the connection ends."""
-    part = Part(["impala"], {"cluster.yaml": "", "do.sh": machines.waiting("a")}, "/not there", "cluster.yaml", 60.0)
+    part = RemotePart(
+        ["impala"], {"cluster.yaml": "", "do.sh": machines.waiting("a")}, "/not there", "cluster.yaml", 60.0
+    )
     with subprocess.Popen([machines.command, "cluster", "part"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
         assert host.stdout.readline().decode() == f"callboard cluster part {__version__}\n"
         host.stdin.write(cluster_run.encoded(part))
@@ -141,7 +143,9 @@ def test_nothing_outlives_a_command_that_is_killed(machines):
 
 
 def test_a_host_that_hears_nothing_ends_its_part(machines):
-    part = Part(["impala"], {"cluster.yaml": "", "do.sh": machines.waiting("a")}, "/not there", "cluster.yaml", 0.5)
+    part = RemotePart(
+        ["impala"], {"cluster.yaml": "", "do.sh": machines.waiting("a")}, "/not there", "cluster.yaml", 0.5
+    )
     with subprocess.Popen([machines.command, "cluster", "part"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
         host.stdin.write(cluster_run.encoded(part))
         host.stdin.flush()

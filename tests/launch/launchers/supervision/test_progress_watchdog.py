@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.launch.launchers.supervision.progress_watchdog import ProgressWatchdog
-from callboard.launch.nodes.progress import Heartbeat, Progress
+from callboard.launch.nodes.progress import NodeHeartbeat, Progress
 
 TIMEOUT = 300.0
 
@@ -171,7 +171,7 @@ def test_a_restarted_node_begins_anew(watch):
     watch.let_pass(5, working=["actor/0"])
     watch.let_pass(299, silent=["actor/0"])
     watch.watchdog.ended("actor/0")
-    watch.watchdog.heard("actor/0", Heartbeat(1, "in environment step", "work"))  # Late.
+    watch.watchdog.heard("actor/0", NodeHeartbeat(1, "in environment step", "work"))  # Late.
     watch.start("actor/0")
     watch.let_pass(20, working=["actor/0"])
     assert watch.overdue == []

@@ -11,7 +11,7 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.launchers.supervision.supervisor import Event, Exit, Supervised, Supervisor, next_event
 from callboard.launch.nodes.node import NodeRules
-from callboard.launch.nodes.progress import Heartbeat
+from callboard.launch.nodes.progress import NodeHeartbeat
 
 KILLED = Exit(clean=False, description="killed by SIGKILL")
 ENDED = Exit(clean=True, description="ended")
@@ -139,7 +139,7 @@ class Run:
     def beats(self, name, first, last, activity="in environment step", works=True):
         """The node sends a heartbeat every second, with progress or without."""
         for second in range(first, last):
-            heartbeat = Heartbeat(second if works else 0, activity, "work")
+            heartbeat = NodeHeartbeat(second if works else 0, activity, "work")
             self.script.put(Event(name, "heartbeat", heartbeat), second)
 
     def limit(self, at):
@@ -264,7 +264,7 @@ def test_a_learner_that_writes_to_a_slow_disk_is_waited_for_while_it_makes_progr
     run.limit(at=5)
     for second in range(0, 2005):
         run.script.put(
-            Event("learner", "heartbeat", Heartbeat(second // 300, "writing its checkpoint", "slow")), second
+            Event("learner", "heartbeat", NodeHeartbeat(second // 300, "writing its checkpoint", "slow")), second
         )
     outcome = run.run()
     assert outcome.exit_code == 0 and run.script.of("kill") == []
@@ -275,7 +275,7 @@ def test_a_run_without_its_last_checkpoint_does_not_end_well():
     run = Run(learner=2000.0)
     run.limit(at=5)
     for second in range(0, 2005):
-        run.script.put(Event("learner", "heartbeat", Heartbeat(0, "writing its checkpoint", "slow")), second)
+        run.script.put(Event("learner", "heartbeat", NodeHeartbeat(0, "writing its checkpoint", "slow")), second)
     outcome = run.run()
     assert (outcome.exit_code, outcome.failed_node) == (1, "learner")
     assert outcome.error == "killed by SIGKILL before it had kept what it has to keep"

@@ -17,7 +17,7 @@ from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.nodes.coordination.coordinator import Coordinator
 from callboard.launch.nodes.coordination.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
-from callboard.launch.nodes.reports.messages import Report, RunState, plain
+from callboard.launch.nodes.reports.messages import Report, RunState, plain_message
 from callboard.launch.run_directory.layout import RunDirectory
 
 
@@ -75,7 +75,7 @@ def report(
         at_rest=at_rest,
         lease=lease,
     )
-    return coordinator.report(name, incarnation_id, sequence, plain(report), known)
+    return coordinator.report(name, incarnation_id, sequence, plain_message(report), known)
 
 
 def test_a_report_that_comes_twice_counts_once(make_coordinator):

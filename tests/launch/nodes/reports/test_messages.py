@@ -11,7 +11,7 @@ from callboard.launch.nodes.reports.messages import (
     Reply,
     Report,
     RunState,
-    plain,
+    plain_message,
 )
 
 PLAIN = (bool, int, float, str, bytes, type(None))
@@ -43,10 +43,10 @@ HEALTH = NodeHealth("host", 7, 0.5, 2**20, "acting", {"data": 0.25}, 3)
     ],
 )
 def test_a_message_arrives_as_it_was_sent(message):
-    sent = plain(message)
+    sent = plain_message(message)
     assert all(type(field) in PLAIN for field in tree.flatten(sent)) and type(sent) is list
     arrived = type(message).of(sent)
-    assert plain(arrived) == sent
+    assert plain_message(arrived) == sent
     for name in ("lease", "health", "control"):
         assert type(getattr(arrived, name, None)) is type(getattr(message, name, None))
     for name in ("replies", "commands"):
