@@ -49,7 +49,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", slow_but(FAULTS, "raise@constructor", "exit@step", "abort@step", "nan", "reward"))
+@pytest.mark.parametrize("fault", slow_but(FAULTS, "exit@step", "abort@step", "nan"))
 def test_what_is_wrong_is_found_with_its_cause(fault):
     assert str(error_of(fault)).startswith(FAULTS[fault])
 
