@@ -15,7 +15,7 @@ from ...deadlines import wait_until
 from ...errors import CallboardError, one_line
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
-from ..nodes.reports.large_contents import GIVE, KEEP, LOST, batches, parts_of
+from ..nodes.reports.large_contents import GIVE, KEEP, LOST, batches, content_parts
 from ..nodes.reports.messages import Command, Reply
 from ..processes.stop_signals import ThreadSignals
 from ..program_nodes import handle_of
@@ -129,7 +129,7 @@ class BackgroundRun:
 
     def _replies(self, nodes: Sequence[str], method: str, content: bytes) -> dict[str, Reply]:
         """Executes a command with arguments of any size, and returns its replies by node, with results of any size."""
-        command_id, parts = uuid.uuid4().hex, parts_of(content)
+        command_id, parts = uuid.uuid4().hex, content_parts(content)
         for batch in batches(len(parts)):
             self._answers(
                 [Command(f"{command_id}/{n}", KEEP, _arguments(command_id, n, parts[n])) for n in batch], nodes

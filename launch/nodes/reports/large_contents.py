@@ -19,7 +19,7 @@ LOST = "parts of what was sent are lost, because the node was restarted meanwhil
 _KEPT_SECONDS = 60.0
 
 
-def parts_of(content: bytes) -> list[bytes]:
+def content_parts(content: bytes) -> list[bytes]:
     """Returns the parts in which a content is sent; none if it is sent whole."""
     if len(content) <= PART_BYTES:
         return []
@@ -49,7 +49,7 @@ class LargeContents:
 
     def offer(self, command_id: str, result: bytes) -> int:
         """Keeps the result of a command for `give`; returns the number of its parts, 0 if it is sent whole."""
-        if parts := parts_of(result):
+        if parts := content_parts(result):
             self._use(command_id)[command_id] = dict(enumerate(parts))
         return len(parts)
 
