@@ -104,8 +104,17 @@ def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
     Args:
       spec: the environment's spec, which has a mask.
       observation: arrays `[B, ...]`.
+
+    Raises:
+      CallboardError: a mask has other values than 0 and 1.
     """
-    allowed = np.concatenate(tree.flatten(observation[MASK]), axis=-1) != 0
+    mask = np.concatenate(tree.flatten(observation[MASK]), axis=-1)
+    allowed = mask != 0
+    if mask.dtype != bool and not (mask[allowed] == 1).all():
+        value = mask[allowed & (mask != 1)][0]
+        raise CallboardError(
+            f"an action mask contains {value}: let it be 1 where an action is allowed, and 0 elsewhere"
+        )
     sizes = choice_sizes(spec.action)
     return np.flatnonzero(~np.logical_or.reduceat(allowed, np.cumsum(sizes) - sizes, axis=-1).all(axis=-1))
 

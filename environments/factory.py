@@ -120,7 +120,7 @@ def make(
     else:
         environment = _make_here(name, batch_size, seeds, merged, slots, actor)
     try:
-        check_observation(factory_name(name), environment.spec)
+        check_contents(factory_name(name), environment.spec)
         environment = with_checks(environment, factory_name(name), warn)
         return PreviousInputs(environment) if shows_previous else environment
     except CallboardError:
@@ -325,22 +325,24 @@ def _has_singles(name: Factory) -> bool:
     return _beginning(name) not in _MAKERS or _beginning(name) == "gymnasium:"
 
 
-def check_observation(name: str, spec: EnvironmentSpec) -> None:
-    """Raises `CallboardError` if an observation has no parts, or one without elements, or anything is too large."""
+def check_contents(name: str, spec: EnvironmentSpec) -> None:
+    """Raises `CallboardError` if observation or action has no parts, or one without elements, or is too large."""
     try:
         check_sizes(spec.observation, spec.action)
     except CallboardError as error:
         raise CallboardError(f"environment {name!r}: {error}") from error
-    leaves = tree.flatten_with_path(spec.observation)
-    if not leaves:
-        raise CallboardError(f"environment {name!r} shows nothing: its observation space is empty, give it a part")
-    for path, leaf in leaves:
-        if 0 in leaf.shape:
-            place = f" at '{'/'.join(map(str, path))}'" if path else ""
-            raise CallboardError(
-                f"environment {name!r} has an observation of shape {tuple(leaf.shape)}{place}, with nothing in it: "
-                + ("leave that part out" if path else "give it at least one element")
-            )
+    for role, nest in (("observation", spec.observation), ("action", spec.action)):
+        leaves = tree.flatten_with_path(nest)
+        if not leaves:
+            shows = "shows nothing" if role == "observation" else "has nothing to do"
+            raise CallboardError(f"environment {name!r} {shows}: its {role} space is empty, give it a part")
+        for path, leaf in leaves:
+            if 0 in leaf.shape:
+                place = f" at '{'/'.join(map(str, path))}'" if path else ""
+                raise CallboardError(
+                    f"environment {name!r} has an {role} of shape {tuple(leaf.shape)}{place}, with nothing in it: "
+                    + ("leave that part out" if path else "give it at least one element")
+                )
 
 
 def _resolve(name: Factory, what: Literal["make", "check"]) -> tuple[Callable[..., Any], Any]:

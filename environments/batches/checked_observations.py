@@ -86,7 +86,7 @@ class CheckedObservations(EnvironmentWrapper):
             for index, path, num_values in self._choices:
                 as_choices(leaves[index], num_values, None, path)
         self._bounds.look(timestep.observation)
-        for row in illegal_rows(self.spec, timestep.observation) if self._has_mask else ():
+        for row in self._illegal_rows(timestep.observation) if self._has_mask else ():
             # At the end of an episode there may be nothing left to do.
             if not timestep.last[row]:
                 raise CallboardError(
@@ -94,6 +94,12 @@ class CheckedObservations(EnvironmentWrapper):
                     "batch: let it end the episode, or allow an action that does nothing"
                 )
         return timestep
+
+    def _illegal_rows(self, observation: Nest) -> np.ndarray:
+        try:
+            return illegal_rows(self.spec, observation)
+        except CallboardError as error:
+            raise CallboardError(f"environment {self._name!r}: {error}") from error
 
 
 class _Bounded(NamedTuple):

@@ -18,7 +18,7 @@ from dm_env import specs
 from ...data import Nest
 from ...errors import CallboardError, check_text
 from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
-from .observation_values import as_choices, as_integers, place_text
+from .observation_values import as_choices, as_integers, check_numbers, place_text
 from .space_sizes import check_sizes
 
 _MOST_VALUES = 10_000
@@ -298,11 +298,13 @@ def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...], role: str = "ob
     spec = leaf.spec
     is_float = spec.dtype.kind == "f"
     try:
+        if is_float:
+            check_numbers(values, path, role)
         # Everything that is not a float keeps its own dtype until its values are known to fit.
         array = np.array(values, spec.dtype if is_float else None)
         if array.dtype == object:
             array = np.array(values, spec.dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise CallboardError(
             f"the environment gives an {role}{place_text(path)} that is not {spec.dtype.name}{spec.shape}: {error}"
         ) from error

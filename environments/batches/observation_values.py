@@ -73,11 +73,26 @@ def as_integers(array: np.ndarray, dtype: np.dtype, path: Sequence[str], role: s
     return array if array.dtype == dtype else _whole_numbers(array, dtype, path, role)
 
 
+def check_numbers(values: Any, path: Sequence[str], role: str = "observation") -> None:
+    """Raises `CallboardError` if values, a batch or one for each environment, are texts or dates, which NumPy converts.
+
+    Args:
+      values: an array `[B, ...]`, or a sequence of what environments give.
+      path: names of the parts that contain them, for messages.
+      role: what they are, as in `as_choices`.
+    """
+    for given in (values,) if isinstance(values, np.ndarray) else values:
+        array = given if isinstance(given, np.ndarray | np.generic) else np.asarray(given)
+        if array.dtype.kind not in "biufO":
+            raise CallboardError(f"the {role}{place_text(path)} is of type {array.dtype}, not of numbers")
+
+
 def _whole_numbers(array: np.ndarray, dtype: np.dtype, path: Sequence[str], role: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
-    if array.dtype.kind not in "biuf":
-        raise CallboardError(f"the {role}{place_text(path)} is of type {array.dtype}, not of numbers")
+    check_numbers(array, path, role)
+    if array.dtype == object:
+        raise CallboardError(f"the {role}{place_text(path)} is of type object, not of numbers")
     with np.errstate(invalid="ignore"):
         cast = array.astype(dtype)
     changed = cast != array

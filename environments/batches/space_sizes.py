@@ -47,13 +47,28 @@ def check_array(shape: Sequence[int], role: str, path: Sequence[str] = (), value
       values: if it contains choices, how many values each has: an int or an array.
 
     Raises:
-      CallboardError: it is too large.
+      CallboardError: it is too large, or a choice has no values.
     """
+    if values is not None and np.min(values, initial=1) < 1:
+        raise CallboardError(
+            f"the {role}{place_text(path)} has a choice of {np.min(values)} values: give it at least 1"
+        )
     if len(shape) > MOST_AXES:
         raise CallboardError(
             f"the {role}{place_text(path)} has {len(shape)} axes, more than {MOST_AXES}: give the space fewer"
         )
     _check_counts(role, path, *_counts(shape, values))
+
+
+def check_bounds(low: Any, high: Any, role: str, path: Sequence[str] = ()) -> None:
+    """Raises `CallboardError` if bounds of numbers are not in order, or no numbers."""
+    low, high = np.broadcast_arrays(low, high)
+    for place in np.argwhere(~(low <= high))[:1].tolist():
+        lower, upper = low[tuple(place)], high[tuple(place)]
+        raise CallboardError(
+            f"the {role}{place_text(path)} has numbers from {lower} to {upper}: give its space bounds of "
+            "which the lower one is not above the upper one"
+        )
 
 
 def check_depth(role: str, path: Sequence[str]) -> None:

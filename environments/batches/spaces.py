@@ -7,7 +7,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from . import encoding
 from .observation_values import place_text
-from .space_sizes import check_array, check_depth
+from .space_sizes import check_array, check_bounds, check_depth
 
 
 def observation_encoding(space: spaces.Space) -> Nest:
@@ -35,6 +35,7 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
         return encoding.choices(np.full(space.shape, 2), space.dtype)
     if isinstance(space, spaces.Box):
         check_array(space.shape, role, path)
+        check_bounds(space.low, space.high, role, path)
         if role == "action" and np.issubdtype(space.dtype, np.integer):
             return encoding.bounded_integers(space.shape, space.dtype, space.low, space.high)
         make_leaf = encoding.controls if role == "action" else encoding.numbers

@@ -101,12 +101,18 @@ class CheckedAgents(MultiAgentWrapper):
         if masked or bounds.exist:
             batch = tree.map_structure(lambda leaf: leaf[np.newaxis], observation)
             bounds.look(batch)
-            if masked and illegal_rows(spec, batch).size:
+            if masked and self._is_illegal(spec, batch, agent):
                 raise CallboardError(
                     f"agent {agent!r} of {name} has an action mask that allows nothing: let its part end, or allow an "
                     "action that does nothing"
                 )
         return AgentStep(observation, reward, bool(terminated), bool(truncated), info)
+
+    def _is_illegal(self, spec: EnvironmentSpec, batch: Nest, agent: str) -> bool:
+        try:
+            return bool(illegal_rows(spec, batch).size)
+        except CallboardError as error:
+            raise CallboardError(f"agent {agent!r} of {self._name}: {error}") from error
 
 
 def encoded_observation(name: str, agent: str, encoding: Nest, observation: Any) -> Nest:

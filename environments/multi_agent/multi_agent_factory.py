@@ -18,7 +18,7 @@ from ..adapters.single_environments import PROCESSES, split_singles
 from ..batches.batched import BatchedEnvironment
 from ..batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from ..batches.tasks import Task, task_errors
-from ..factory import check_observation, environment_text, is_python_factory
+from ..factory import check_contents, environment_text, is_python_factory
 from ..forked_streams import allow_forks
 from ..info_masks import agents_mask_key
 from ..python_factory import Factory, check_factory, factory_call, factory_name, named_factory
@@ -130,7 +130,7 @@ def make_multi_agent(
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     try:
         for agent, spec in environment.specs.items():
-            check_observation(f"{name}, agent {agent}", spec)
+            check_contents(f"{name}, agent {agent}", spec)
             _check_mask(name, agent, spec)
         environment = CheckedAgents(environment, name, bounds)
         if state is not None and state != "environment":
@@ -145,7 +145,7 @@ def make_multi_agent(
             environment = StateLeaves(environment)
         # What was added, or padded, may be larger.
         for agent, spec in environment.specs.items():
-            check_observation(f"{name}, agent {agent}", spec)
+            check_contents(f"{name}, agent {agent}", spec)
     except CallboardError:
         environment.close()
         raise

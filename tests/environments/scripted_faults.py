@@ -43,6 +43,9 @@ OBSERVATIONS: dict[str, dict[str, Any]] = {
     "dtype": {"picture": np.array([300, 0])},
     "no action": {"action_mask": np.zeros(3, np.int8)},
     "mask size": {"action_mask": np.ones(4, np.int8)},
+    "mask value": {"action_mask": np.array([1, -1, 0], np.int8)},
+    "text of numbers": {"place": np.array(["1", "2"])},
+    "dates": {"place": np.array(["2020", "2021"], "datetime64[Y]")},
 }
 REWARDS: dict[str, Any] = {
     "reward NaN": np.nan,

@@ -68,7 +68,7 @@ ADAPTERS = {
 WORDS = {
     "shape": r"of shape \(3,\) at 'place'",
     "part": "without the part 'place'",
-    "text": r"at 'place' that is not float32\(2,\)",
+    "text": "at 'place' is of type <U1, not of numbers",
     "nothing": "at 'place'",
     "NaN": r"observation.*place.* (contains nan|is NaN)",
     "infinite": r"observation.*place.* (contains -inf|is infinite)",
@@ -77,6 +77,9 @@ WORDS = {
     "dtype": "at 'picture' contains 300, which uint8",
     "no action": "action mask that allows nothing",
     "mask size": r"of shape \(4,\) at 'action_mask'",
+    "mask value": "an action mask contains -1: let it be 1",
+    "text of numbers": r"at 'place' is of type <U\d+, not of numbers",
+    "dates": "at 'place' is of type (datetime64|<U)",
     "reward NaN": "reward.* (nan|NaN)",
     "reward infinite": "reward.* inf",
     "reward text": r"reward.* ('1.5'|of shape \(2,\) and type <U3)",

@@ -17,7 +17,7 @@ NEST = {
 }
 MISTAKES = {
     "MissingPart": "the environment gives an observation without the part 'hand' of its space",
-    "Words": "the environment gives an observation that is not float32(3,): could not convert string to float: 'north'",
+    "Words": "the observation is of type <U5, not of numbers",
     "SecretBatch": "the environment gives an observation of shape (2, 3) where its spec says (3,); a batch of "
     "environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment",
 }

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from odd_environments import error_of
 
-from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch
-from callboard.environments.batches.encoding import decode
+from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch, make
+from callboard.environments.batches.encoding import decode, stack
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
@@ -202,3 +202,41 @@ def test_keys_that_have_no_order_are_refused_in_one_line(encode, role):
     with pytest.raises(CallboardError, match=f"the {role} space Dict at 'b' has keys of different types, 1, 'a': name"):
         encode(spaces.Dict({"b": spaces.Dict({1: part, "a": part})}))
     assert list(encode(spaces.Dict({2: part, 1: part}))) == [1, 2]
+
+
+@pytest.mark.parametrize("encode, role", [(action_encoding, "action"), (observation_encoding, "observation")])
+@pytest.mark.parametrize("low, high, shown", [(1, -1, "from 1.0 to -1.0"), (np.nan, 1, "nan"), (0, np.nan, "nan")])
+def test_bounds_that_are_in_no_order_are_refused(encode, role, low, high, shown):
+    space = spaces.Box(-1, 1, (3,), np.float32)
+    space.low[1], space.high[1] = low, high
+    with pytest.raises(CallboardError, match=f"the {role} at 'a' has numbers from .*: give its space bounds") as caught:
+        encode(spaces.Dict({"a": space}))
+    assert shown in str(caught.value)
+
+
+@pytest.mark.parametrize("encode, role", [(action_encoding, "action"), (observation_encoding, "observation")])
+def test_a_choice_without_values_is_refused(encode, role):
+    space = spaces.MultiDiscrete([2, 3])
+    space.nvec = np.array([0, 3])
+    with pytest.raises(CallboardError, match=f"the {role} has a choice of 0 values: give it at least 1"):
+        encode(space)
+
+
+def test_a_number_that_no_float_holds_is_refused():
+    encoded = observation_encoding(spaces.Box(-1, 1, (2,), np.float32))
+    with pytest.raises(CallboardError, match=r"an observation that is not float32\(2,\): int too large"):
+        stack(encoded, [[10**400, 0]])
+
+
+@pytest.mark.parametrize(
+    "observation_space, action_space, message",
+    [
+        (spaces.Box(-1, 1, (0,)), spaces.Discrete(2), r"has an observation of shape \(0,\), with nothing in it"),
+        (spaces.Discrete(2), spaces.Box(-1, 1, (0,)), r"has an action of shape \(0,\), with nothing in it"),
+        (spaces.Dict({}), spaces.Discrete(2), "shows nothing: its observation space is empty"),
+        (spaces.Discrete(2), spaces.Dict({}), "has nothing to do: its action space is empty"),
+    ],
+)
+def test_spaces_with_nothing_in_them_are_refused(observation_space, action_space, message):
+    with pytest.raises(CallboardError, match=message):
+        make(lambda: Mirror(observation_space, action_space), 1, [0])
