@@ -86,6 +86,8 @@ class Layout(NamedTuple):
     """Agents of each environment that the policy controls; `envs_per_actor` counts each of them."""
     max_learner_steps: int | None = None
     """Learner steps after which the run ends, if it has such a limit."""
+    goal_rewards: Any = None
+    """The environment's `environments.batches.goal_rewards.GoalRewards`, in an actor whose writer needs them."""
 
     @property
     def max_timesteps(self) -> int:
@@ -125,10 +127,10 @@ class ItemInfo(NamedTuple):
     probability: Any
     """float64: the probability of sampling the item among all items of all shards."""
     items: Any
-    """int64: the number of items in all shards; of prioritized windows in items of whole batches, for how many those
-    items have room."""
+    """int64: the number of items in all shards; of prioritized windows in items of several, for how many those items
+    have room."""
     env: Any = ()
-    """int32: the environment of a window in an item of a whole batch; `()` for items of single environments."""
+    """int32: which window of an item of several, by environment and then by goal; `()` for items of single ones."""
 
 
 class Priorities(NamedTuple):

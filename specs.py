@@ -15,6 +15,9 @@ PRESENT = "present"
 STATE = "state"
 """Part of an observation that only learners see: the state of the whole environment, a vector."""
 
+ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
+"""Parts of an observation, if it has goals: the one that is achieved now, and the one to achieve."""
+
 
 class EnvironmentSpec(NamedTuple):
     """Observation and action specs of one environment, without the batch axis."""

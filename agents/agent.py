@@ -150,6 +150,11 @@ class Agent(abc.ABC):
         replay = getattr(self, "replay", None)
         return replay if isinstance(replay, ReplaySettings) else None
 
+    def relabels_goals(self) -> bool:
+        """Returns whether writers need the environment's rewards for other goals, see `HindsightSettings`."""
+        replay = self.recorded_replay()
+        return replay is not None and replay.hindsight.goals > 0
+
     def recorded_items(self, timesteps: int, episodes: int) -> int:
         """Returns the number of items in replay that recorded episodes become.
 

@@ -65,6 +65,11 @@ class SampledReplay(abc.ABC):
     def check(self) -> None:
         self.settings.check(self.layout, self.batch_size, self.updates_per_call)
         demonstrations_in(self.settings, self.layout, self.batch_size)
+        if self.relabels_goals and self.settings.demonstration_share:
+            raise CallboardError(
+                "recorded episodes have no environment that computes rewards for other goals: set "
+                "agent.replay.hindsight.goals or agent.replay.demonstration_share to 0"
+            )
         number, share = self.settings.sampled_together, self.batch_size // self.layout.replicas
         if number is None or number == 1:
             return
@@ -92,14 +97,19 @@ class SampledReplay(abc.ABC):
 
     @property
     def may_weigh_windows(self) -> bool:
-        """Whether windows in items of whole batches may have priorities of their own; known without the record."""
+        """Whether windows in items of several may have priorities of their own; known without the record."""
         prioritized = self.priority_exponent > 0 or self.first_priority is not None
         together = self.settings.sampled_together != 1 and not self.settings.demonstration_share
-        return prioritized and together and self.layout.envs_per_actor > 1
+        return prioritized and (self.relabels_goals or (together and self.layout.envs_per_actor > 1))
+
+    @property
+    def relabels_goals(self) -> bool:
+        """Whether windows are also sampled with further goals, so that writers need `Layout.goal_rewards`."""
+        return self.settings.hindsight.goals > 0
 
     @property
     def _weighs_windows(self) -> bool:
-        return self.may_weigh_windows and self.together > 1
+        return self.may_weigh_windows and self.item_format.has_weights
 
     def window_weights(self, set_priorities: SetPriorities) -> WindowWeights | None:
         """Returns what holds the weights of windows in a shard's items of whole batches; None where they do not change.
@@ -111,7 +121,7 @@ class SampledReplay(abc.ABC):
             return None
         (table,) = self.tables()
         return WindowWeights(
-            TABLE, self.layout.envs_per_actor, table.info.max_size, self.priority_exponent, set_priorities
+            TABLE, self.item_format.windows, table.info.max_size, self.priority_exponent, set_priorities
         )
 
     @property
@@ -162,8 +172,8 @@ class SampledReplay(abc.ABC):
 
     @property
     def _exponent(self) -> float:
-        # The priority of an item of a whole batch is the sum of its windows' weights.
-        return 1.0 if self.together > 1 else self.priority_exponent
+        # The priority of an item of several windows is the sum of their weights.
+        return 1.0 if self.item_format.has_weights else self.priority_exponent
 
     @abc.abstractmethod
     def writer(self, replay: ReplayHandle, actor: int) -> Writer:

@@ -3,7 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 
+import tensorflow as tf
+
 from ..data import Nest, Sample
+from ..errors import CallboardError
 from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
 from .writing.batch_writers import ReplayItem
@@ -22,7 +25,7 @@ class SequenceFormat(ItemFormat):
 
     stored_state: Callable[[Nest], Nest] | None = unchanged
 
-    def read(self, item: ReplayItem) -> Sample:
+    def read(self, item: ReplayItem, goal: tf.Tensor | None = None) -> Sample:
         """Converts a batch of items `[B, length + 1, ...]` to time-major sequences.
 
         Returns:
@@ -57,6 +60,14 @@ class SequenceReplay(SampledReplay):
     period: int = 1
     keep_extras: bool = False
     stored_state: Callable[[Nest], Nest] = unchanged
+
+    def check(self) -> None:
+        super().check()
+        if self.relabels_goals:
+            raise CallboardError(
+                "agent.replay.hindsight is for agents that learn from windows, such as sac, td3, d4pg and apex, and "
+                "this one learns from sequences: set agent.replay.hindsight.goals to 0"
+            )
 
     def format_of(self, together: int) -> SequenceFormat:
         return SequenceFormat(

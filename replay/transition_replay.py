@@ -2,8 +2,12 @@
 
 import dataclasses
 
+from ..errors import CallboardError
+from ..specs import ACHIEVED, DESIRED, describe
 from .sampled_replay import SampledReplay
 from .servers.handle import ReplayHandle
+from .stacking import is_frame
+from .writing.hindsight_writer import HindsightWriter
 from .writing.windows import WindowFormat, WindowWriter
 
 
@@ -17,12 +21,52 @@ class TransitionReplay(SampledReplay):
 
     n_step: int = 1
 
+    def check(self) -> None:
+        super().check()
+        if self.relabels_goals:
+            self._check_goals()
+
     def format_of(self, together: int) -> WindowFormat:
         return WindowFormat(
-            self.layout, self.n_step, self.stack, returns_discount=self.returns_discount, together=together
+            self.layout,
+            self.n_step,
+            self.stack,
+            returns_discount=self.returns_discount,
+            together=together,
+            goals=self.settings.hindsight.goals,
         )
 
-    def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
-        shard, item_format = self.layout.shard_of(actor), self.format_of(self.together)
-        table = self.table_of(actor)
-        return WindowWriter(replay, item_format, table, self.first_priority, shard, self.priority_exponent)
+    def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter | HindsightWriter:
+        layout, item_format, table = self.layout, self.format_of(self.together), self.table_of(actor)
+        shard = layout.shard_of(actor)
+        writer = WindowWriter(replay, item_format, table, self.first_priority, shard, self.priority_exponent)
+        if not self.relabels_goals:
+            return writer
+        rewards, seed = layout.goal_rewards, (layout.seed, actor)
+        if rewards is None:
+            raise CallboardError(
+                "with agent.replay.hindsight a writer needs the environment's compute_reward: give the layout its "
+                "goal_rewards"
+            )
+        return HindsightWriter(writer, self.n_step, self.settings.hindsight, rewards, seed, layout.envs_per_actor)
+
+    def _check_goals(self) -> None:
+        """Raises `CallboardError` if observations have no goals that can take each other's place."""
+        observation = self.layout.spec.observation
+        if not isinstance(observation, dict) or not {ACHIEVED, DESIRED} <= observation.keys():
+            raise CallboardError(
+                f"agent.replay.hindsight is for environments whose observations have the parts {ACHIEVED} and "
+                f"{DESIRED}, and this is {describe(observation)}: set agent.replay.hindsight.goals to 0"
+            )
+        achieved, desired = observation[ACHIEVED], observation[DESIRED]
+        arrays = not any(isinstance(goal, dict | tuple) for goal in (achieved, desired))
+        if not arrays or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
+            raise CallboardError(
+                f"an achieved goal becomes a desired one, but {ACHIEVED} is {describe(achieved)} and {DESIRED} is "
+                f"{describe(desired)}: make both one array of one shape, or set agent.replay.hindsight.goals to 0"
+            )
+        if self.stack > 1 and is_frame(achieved):
+            raise CallboardError(
+                "goals that are images are not stacked: set agent.frame_stack to 1, or agent.replay.hindsight.goals "
+                "to 0"
+            )

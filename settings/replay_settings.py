@@ -2,13 +2,31 @@
 
 import dataclasses
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
 from ..data import Layout
 from ..errors import CallboardError
 from .setting_types import PositiveFloat, PositiveInt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HindsightSettings:
+    """Settings of hindsight experience replay (HER, Andrychowicz et al. 2017, https://arxiv.org/abs/1707.01495).
+
+    Attributes:
+      goals: k, goals achieved in the same episode with which each window of transitions is learned from besides the
+        goal that was played for; 0 for none.  Rewards are computed anew.
+      strategy: which goals these are: random ones that were achieved later (future), the one achieved at the end
+        (final), or random ones of the whole episode (episode).
+      horizon: timesteps after which an episode that has not ended is treated as if it ended there, for the choice of
+        goals.  Actors hold timesteps back for as long as the longest episode, or as this.
+    """
+
+    goals: Annotated[int, Interval(ge=0, le=100)] = 0
+    strategy: Literal["future", "final", "episode"] = "future"
+    horizon: PositiveInt = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +49,7 @@ class ReplaySettings:
         that of what is played; for runs with actors and a data set.  Samples are then taken one by one.  0 mixes both
         in one table.
       demonstration_items: number of items of recorded episodes in that table; None for all.
+      hindsight: see `HindsightSettings`, for environments with goals; a window with further goals is still one item.
     """
 
     size: PositiveInt
@@ -40,6 +59,7 @@ class ReplaySettings:
     sampled_together: PositiveInt | None = None
     demonstration_share: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     demonstration_items: PositiveInt | None = None
+    hindsight: HindsightSettings = HindsightSettings()
 
     def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1) -> None:
         """Checks that the settings can work.

@@ -38,4 +38,10 @@ class RewardSettings:
             return "rewards are either normalized or clipped: set normalize_rewards to false, or leave reward_clip out"
         if self.normalization_discount is not None and not self.normalize_rewards:
             return "normalization_discount has no effect without normalized rewards: set normalize_rewards to true"
+        hindsight = getattr(getattr(self, "replay", None), "hindsight", None)
+        if self.normalize_rewards and hindsight is not None and hindsight.goals:
+            return (
+                "rewards for the goals of replay.hindsight are not of the returns by which rewards are normalized: set "
+                "normalize_rewards to false"
+            )
         return ""

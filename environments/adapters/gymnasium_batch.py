@@ -11,6 +11,7 @@ from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from ..batches.given_numbers import one_number
+from ..batches.goal_rewards import GoalRewards, goal_rewards
 from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, reset_options
@@ -76,6 +77,10 @@ class GymnasiumBatch(BatchedEnvironment):
     @property
     def environments(self) -> Sequence[Any]:
         return self._environments
+
+    @property
+    def goal_rewards(self) -> GoalRewards | None:
+        return goal_rewards(self, self._environments)
 
     def reset(self) -> Timestep:
         observations = [self._begin(index) for index in range(self.batch_size)]

@@ -13,6 +13,7 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
+from ..batches.goal_rewards import GoalRewards, goal_rewards
 from ..batches.infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
 from ..batches.overwritten_observations import FinalObservationCheck
 from ..batches.spaces import action_encoding, observation_encoding
@@ -96,6 +97,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     @property
     def environments(self) -> Sequence[Any]:
         return self._own
+
+    @property
+    def goal_rewards(self) -> GoalRewards | None:
+        # The environments of others are not objects of this process.
+        return goal_rewards(self, self._own) if isinstance(self._environment.unwrapped, SyncVectorEnv) else None
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None

@@ -45,6 +45,11 @@ class BatchedEnvironment(abc.ABC):
         """The library's own environments, in order; only this batch if they are not separate objects."""
         return (self,)
 
+    @property
+    def goal_rewards(self) -> Any:
+        """The rewards of transitions for other goals, a `goal_rewards.GoalRewards`; None if there are none."""
+        return None
+
     @abc.abstractmethod
     def reset(self) -> Timestep:
         """Begins a new episode in every environment.
@@ -127,6 +132,10 @@ class EnvironmentWrapper(BatchedEnvironment):
     @property
     def environments(self) -> Sequence[Any]:
         return self._environment.environments
+
+    @property
+    def goal_rewards(self) -> Any:
+        return self._environment.goal_rewards
 
     def reset(self) -> Timestep:
         return self._environment.reset()

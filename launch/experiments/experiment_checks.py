@@ -1,5 +1,6 @@
 """Checks of an experiment's settings against each other."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,11 @@ from ...environments import (
     check_hooks,
     environment_of_slots,
     environment_text,
+    make,
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.external.recorded_spaces import RECORDED_PREFIX
+from ...environments.external.simulators import PREFIX as SIMULATORS_PREFIX
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
 from ...settings.callback_settings import check_callbacks
@@ -37,6 +40,8 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
     """Rejects numbers of replay shards and inference nodes that do not fit the actors, and what needs others."""
     if not acting.actors and not recording.dataset:
         raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
+    if recording.dataset and acting.agent.relabels_goals():
+        raise _without_environment("a dataset")
     if acting.actors and isinstance(acting.env, str) and acting.env.startswith(RECORDED_PREFIX):
         raise CallboardError("actors need an environment: name one with env, or set actors to 0")
     if not acting.actors and acting.max_learner_steps is None and acting.max_seconds is None:
@@ -213,6 +218,7 @@ def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout
         )
     acting.agent.check(layout)
     _check_publishing(acting.agent, checkpoints.publish_every_steps, layout)
+    _check_goals(acting)
     check_own_optimizers(acting.agent)
     check_schedules(acting.agent, layout, acting.max_learner_steps)
 
@@ -227,6 +233,34 @@ def _check_publishing(agent: Agent, every: int, layout: Layout) -> None:
             f"publish_every_steps is {every}, but actors of {agent_name(agent)} wait for weights of the last "
             f"{pace.max_policy_lag + 1} learner step(s): leave it out"
         )
+
+
+def _check_goals(acting: ActingPart) -> None:
+    """Rejects an agent that relabels goals where no actor has an environment that computes rewards for them."""
+    if not acting.agent.relabels_goals():
+        return
+    refused = {
+        "central inference": acting.inference == "central",
+        "a policy server": isinstance(acting.env, str) and acting.env.startswith(SIMULATORS_PREFIX),
+        "several agents": acting.has_agents,
+        "env_processes": acting.env_processes,
+    }
+    for what, is_set in refused.items():
+        if is_set:
+            raise _without_environment(what)
+    with contextlib.closing(make(acting.env, 1, [0], acting.options_of_env, range(1))) as batch:
+        if batch.goal_rewards is None:
+            raise CallboardError(
+                "agent.replay.hindsight needs environments with a method 'compute_reward' in the actor's process, and "
+                f"{environment_text(acting.env)} has none there: set agent.replay.hindsight.goals to 0"
+            )
+
+
+def _without_environment(what: str) -> CallboardError:
+    return CallboardError(
+        "agent.replay.hindsight computes rewards where an actor writes to replay, in the environment, which is not "
+        f"there with {what}: set agent.replay.hindsight.goals to 0"
+    )
 
 
 def check_learner_steps(acting: ActingPart) -> None:

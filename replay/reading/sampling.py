@@ -22,7 +22,7 @@ class SampledTable:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
       priority_exponent: the table's exponent, see `tables.replay_table`.
-      windows: windows that an item has room for; 1 unless it is one of a whole batch, see `whole_batches`.
+      windows: windows that an item has room for; 1 unless it has several to choose from, see `whole_batches`.
       counts: whether an item's priority is the number of windows in it.
     """
 
@@ -41,6 +41,8 @@ class SampledItems(NamedTuple):
     info: ItemInfo
     mass: Any
     """float64, priority mass of the item's shard when it was sampled: the sum of priority^alpha over its items."""
+    goal: Any = ()
+    """int32, see `ItemFormat.read`; `()` before it is chosen, and without further goals."""
 
 
 def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) -> tf.data.Dataset:

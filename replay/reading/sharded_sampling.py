@@ -38,7 +38,7 @@ def sampled_dataset(
 ) -> tf.data.Dataset:
     """Returns a dataset of `Sample` with `info`, in batches of `replica_batch` items.
 
-    Where an item holds a whole batch, `item_format.together` samples of it are chosen, see `whole_batches`.
+    Where an item has several windows, `item_format.together` samples of it are chosen, see `whole_batches`.
 
     An item is sampled with probability P(shard) p(item | shard), where P(shard) is the shard's fraction of the priority
     mass of all shards that respond.
@@ -51,9 +51,9 @@ def sampled_dataset(
       priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
       demonstrations: samples of a replica's share that are from the table of demonstrations, the last ones.
-      weighted: whether items are of whole batches whose windows have priorities of their own.
+      weighted: whether items have several windows with priorities of their own.
     """
-    together, layout, shards = item_format.together, item_format.layout, item_format.layout.shards
+    together, shards = item_format.together, item_format.layout.shards
     away = AwayShards()
     look_up = WeightLookUp(replay, away) if weighted else None
 
@@ -63,8 +63,8 @@ def sampled_dataset(
             name,
             item_format.signature(),
             priority_exponent,
-            windows=layout.envs_per_actor if together > 1 else 1,
-            counts=together > 1 and not weighted,
+            windows=item_format.windows,
+            counts=item_format.has_weights and not weighted,
         )
         if shards == 1:
             return shard_dataset(one, 0, samples // together, updates_per_call)
@@ -76,9 +76,10 @@ def sampled_dataset(
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:
-        if together > 1:
+        if item_format.has_weights:
             batch = chosen_of(batch, item_format, look_up)
-        sample = item_format.read(batch.item)._replace(info=batch.info)
+        goal = (batch.goal,) if item_format.goals else ()
+        sample = item_format.read(batch.item, *goal)._replace(info=batch.info)
         return sample if updates_per_call == 1 else split_batches(sample, updates_per_call)
 
     return read_ahead(sampled.map(read), 1)

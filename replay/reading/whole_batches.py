@@ -10,6 +10,9 @@ probability (v / V) (w / v) = w / V, as if all were sampled by themselves.  Only
 a batch are of the same timestep.
 
 Weights that change are looked up in the shard's `servers.window_weights`.
+
+With k further goals (`writing.hindsight`) each of these windows is 1 + k, with weights of their own; so is the window
+in an item of a single environment.
 """
 
 import numpy as np
@@ -54,16 +57,22 @@ def chosen_of(items: SampledItems, item_format: ItemFormat, look_up: "WeightLook
       look_up: looks up the weights of prioritized windows; None where those that were written do not change.
 
     Returns:
-      N k items of single environments, where k is `item_format.together`, those of an item side by side.
+      N k items of single environments, where k is `item_format.together`, those of an item side by side; with goals, if
+      there are further ones.
     """
     weights, together = item_format.weights(items.item), item_format.together
+    goals = 1 + item_format.goals
     if look_up is not None:
         weights = look_up(items.info, weights)
     # Of an item whose weights were all set to 0 after it was sampled, any window is as good.
     weights = tf.where(tf.reduce_sum(weights, axis=1, keepdims=True) > 0, weights, tf.ones_like(weights))
-    chosen = chosen_environments(weights, together)
-    rows = tf.transpose(tf.gather(items.item.rows, chosen, axis=2, batch_dims=1), (0, 2, 1, 3))
-    state = tf.gather(items.item.state, chosen, axis=1, batch_dims=1) if item_format.state else ()
+    chosen = chosen_windows(weights, together)
+    if together > 1:
+        envs = chosen // goals
+        rows = tf.transpose(tf.gather(items.item.rows, envs, axis=2, batch_dims=1), (0, 2, 1, 3))
+        state = tf.gather(items.item.state, envs, axis=1, batch_dims=1) if item_format.state else ()
+    else:
+        rows, state = tree.map_structure(lambda leaf: leaf[:, tf.newaxis], tuple(items.item))
     weights = tf.cast(weights, tf.float64)
     share = tf.gather(weights, chosen, batch_dims=1) / tf.reduce_sum(weights, axis=1, keepdims=True)
     info = tree.map_structure(lambda leaf: tf.repeat(leaf, together), items.info)
@@ -72,28 +81,29 @@ def chosen_of(items: SampledItems, item_format: ItemFormat, look_up: "WeightLook
         item=tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), ReplayItem(rows, state)),
         info=info if look_up is None else info._replace(env=tf.reshape(chosen, [-1])),
         mass=tf.repeat(items.mass, together),
+        goal=tf.reshape(chosen % goals, [-1]) if item_format.goals else (),
     )
 
 
-def chosen_environments(weights: tf.Tensor, number: int) -> tf.Tensor:
-    """Chooses environments at random for each item, by systematic sampling.
+def chosen_windows(weights: tf.Tensor, number: int) -> tf.Tensor:
+    """Chooses windows at random for each item, by systematic sampling.
 
     The weights, in random order, are laid side by side around a circle, and the choices are where points at equal
     distances fall, of which the first is anywhere with the same probability.
 
     Args:
-      weights: float `[N, B]`; at least one of each item is not 0.
+      weights: float `[N, W]`; at least one of each item is not 0.
       number: how many are chosen of each item (k).
 
     Returns:
-      int32 `[N, k]`; each is a given environment in proportion to its weight w.  With v the sum of the item's weights,
-      an environment is chosen floor(k w / v) or ceil(k w / v) times.
+      int32 `[N, k]`; each is a given window in proportion to its weight w.  With v the sum of the item's weights, a
+      window is chosen floor(k w / v) or ceil(k w / v) times.
     """
     order = tf.argsort(tf.random.uniform(tf.shape(weights)), axis=1)
     ends = tf.cumsum(tf.cast(tf.gather(weights, order, batch_dims=1), tf.float64), axis=1)
     total = ends[:, -1:]
     turns = tf.random.uniform((tf.shape(weights)[0], 1), dtype=tf.float64) + np.arange(number) / number
-    # Rounded up to the total, a point would be of no environment.
+    # Rounded up to the total, a point would be of no window.
     points = tf.minimum((turns - tf.floor(turns)) * total, tf.math.nextafter(total, tf.zeros_like(total)))
     return tf.gather(order, tf.searchsorted(ends, points, side="right"), batch_dims=1)
 
@@ -121,11 +131,11 @@ class WeightLookUp:
         self._away = away
 
     def __call__(self, info: ItemInfo, weights: tf.Tensor) -> tf.Tensor:
-        """Returns the weights of the windows of items, float32 `[N, B]`.
+        """Returns the weights of the windows of items, float32 `[N, W]`.
 
         Args:
           info: how the items were sampled.
-          weights: the weights that they were written with, float32 `[N, B]`.
+          weights: the weights that they were written with, float32 `[N, W]`.
         """
         found = tf.numpy_function(self._current, (info.key, info.shard, weights), tf.float32)
         return tf.ensure_shape(found, weights.shape)

@@ -1,4 +1,4 @@
-"""Weights of the windows in a shard's items of whole batches, which change as the learner updates priorities.
+"""Weights of the windows in a shard's items of several, which change as the learner updates priorities.
 
 Reverb has one priority for an item, the sum of these weights; see `reading.whole_batches`.  An item is written with the
 first weights of its windows.  From when it is first sampled, the current ones are here, in the process of the shard's
@@ -33,13 +33,13 @@ class WindowWeights:
 
     Args:
       table: the table's name.
-      envs: windows in an item (B).
+      windows: windows in an item (W).
       items: maximum number of items in the table.
       exponent: alpha, a window's weight is priority^alpha.
       set_priorities: sets priorities of the table's items.
     """
 
-    def __init__(self, table: str, envs: int, items: int, exponent: float, set_priorities: SetPriorities):
+    def __init__(self, table: str, windows: int, items: int, exponent: float, set_priorities: SetPriorities):
         self._table = table
         self._exponent = exponent
         self._set_priorities = set_priorities
@@ -48,15 +48,15 @@ class WindowWeights:
         # A ring: the next entry replaces the oldest.
         self._entries: dict[int, int] = {}
         self._keys = np.zeros(self._room, np.uint64)
-        self._weights = np.zeros((self._room, envs), np.float32)
+        self._weights = np.zeros((self._room, windows), np.float32)
         self._made = 0
 
     def window_weights(self, keys: bytes, first: bytes) -> np.ndarray:
-        """Returns the current weights of the windows of items, float32 `[N, B]`.
+        """Returns the current weights of the windows of items, float32 `[N, W]`.
 
         Args:
           keys: uint64 `[N]`.
-          first: float32 `[N, B]`, the weights that the items were written with.
+          first: float32 `[N, W]`, the weights that the items were written with.
         """
         first_weights = np.frombuffer(first, np.float32).reshape(-1, self._weights.shape[1])
         with self._lock:

@@ -11,9 +11,11 @@ import tensorflow as tf
 import tree
 
 from ...data import Layout, Nest, Record, Sample
+from ...specs import ACHIEVED
 from ..packing import Packing
 from ..stacking import is_frame, stack_rows
 from .batch_writers import ReplayItem
+from .hindsight import Hindsight
 from .recent_records import cut, leaf_indices
 
 
@@ -27,8 +29,10 @@ class Row(NamedTuple):
     discounted_return: Any = ()
     """float32, see `Sample.discounted_return`; `()` unless replay keeps it."""
     weight: Any = ()
-    """float32, in items of whole batches: what ends with this timestep is sampled in proportion to it, as long as its
-    priority is the first, and never if it is 0; otherwise `()`."""
+    """float32, in items of several windows: what ends with this timestep is sampled in proportion to it, as long as its
+    priority is the first, and never if it is 0; `[1 + k]` with k further goals; `()` in items of single windows."""
+    hindsight: Any = ()
+    """`Hindsight` of the window that begins at this timestep; `()` without further goals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +48,7 @@ class ItemFormat(abc.ABC):
       returns_discount: γ of the discounted returns that items store; None for none.
       together: 1 for items of single environments; otherwise an item holds the windows or sequences of an actor's whole
         batch, of which so many are sampled at a time, see `reading.whole_batches`.
+      goals: k, the further goals that each window in an item can be sampled with, each like a window of its own.
     """
 
     layout: Layout
@@ -53,16 +58,42 @@ class ItemFormat(abc.ABC):
     stored_state: Callable[[Nest], Nest] | None = None
     returns_discount: float | None = None
     together: int = 1
+    goals: int = 0
 
     @abc.abstractmethod
-    def read(self, item: ReplayItem) -> Sample:
-        """Converts a batch of items `[B, ...]` to a time-major `Sample`."""
+    def read(self, item: ReplayItem, goal: tf.Tensor | None = None) -> Sample:
+        """Converts a batch of items of single environments to a time-major `Sample`.
+
+        Args:
+          item: leaves `[B, ...]`.
+          goal: int32 `[B]`, the goal that each is to have: 0 for the one that was played for, or else one of the
+            further ones, from 1 on; None if there are none.
+        """
+
+    @property
+    def windows(self) -> int:
+        """Windows in an item, of which some are chosen: of all environments if it is of a whole batch, by goals."""
+        return (1 + self.goals) * (1 if self.together == 1 else self.layout.envs_per_actor)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether an item has several windows, each with a weight."""
+        return self.together > 1 or self.goals > 0
 
     @functools.cached_property
     def rows(self) -> Packing:
         """Packs the data of a timestep."""
         number = tf.TensorSpec((), tf.float32)
-        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, number))
+        weight, hindsight = number, ()
+        if self.goals:
+            weight, counted = tf.TensorSpec((1 + self.goals,), tf.float32), (self.goals, self.length)
+            goal = self.layout.record.observation[ACHIEVED]
+            hindsight = Hindsight(
+                tf.TensorSpec((self.goals, *goal.shape), goal.dtype),
+                tf.TensorSpec(counted, tf.float32),
+                tf.TensorSpec(counted, tf.uint8),
+            )
+        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number, weight, hindsight))
 
     @functools.cached_property
     def state(self) -> Packing | None:
@@ -75,15 +106,20 @@ class ItemFormat(abc.ABC):
         return leaf_indices(self.layout.record, lambda record: self._row((), record))
 
     def row_leaves(
-        self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = (), weight: Any = ()
+        self,
+        age: np.ndarray,
+        leaves: Sequence[Any],
+        discounted_return: Any = (),
+        weight: Any = (),
+        hindsight: Sequence[Any] = (),
     ) -> list[Any]:
         """Returns the leaves of a `Row`, given the leaves of a record."""
         row = [age, *[leaves[index] for index in self._kept]]
         if self.returns_discount is not None:
             row.append(discounted_return)
-        if self.together > 1:
+        if self.has_weights:
             row.append(weight)
-        return row
+        return [*row, *hindsight]
 
     def state_leaves(self, state: Nest) -> list[Any]:
         """Returns the leaves of the stored part of a recurrent state."""
@@ -96,12 +132,16 @@ class ItemFormat(abc.ABC):
         return ReplayItem(rows, self.state.signature(*envs) if self.state else ())
 
     def weights(self, item: ReplayItem) -> tf.Tensor:
-        """Returns the first weights `[N, B]` in items of whole batches `[N, length + stack, B, size]`, see `Row`."""
-        return self.rows.unpack(item.rows[:, -1]).weight
+        """Returns the first weights `[N, windows]` in items `[N, length + stack, ...]`, by environment and goal."""
+        return tf.reshape(self.rows.unpack(item.rows[:, -1]).weight, (-1, self.windows))
+
+    def hindsight(self, item: ReplayItem) -> Hindsight:
+        """Returns the further goals of items of single environments, leaves `[B, k, ...]`."""
+        return self.rows.unpack(item.rows[:, self.stack - 1]).hindsight
 
     def unpack(self, item: ReplayItem) -> Sample:
         """Returns the timesteps of a batch of items, all fields `[length + 1, B, ...]` with stacked frames."""
-        age, record, discounted_return, _ = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+        age, record, discounted_return, *_ = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
         newest = slice(self.stack - 1, None)
         age, rest = age[newest], cut(record._replace(observation=()), newest)
 
@@ -115,13 +155,14 @@ class ItemFormat(abc.ABC):
             discounted_return=cut(discounted_return, newest),
         )
 
-    def _row(self, age: Any, record: Record, discounted_return: Any = (), weight: Any = ()) -> Row:
+    def _row(self, age: Any, record: Record, discounted_return: Any = (), weight: Any = (), hindsight: Any = ()) -> Row:
         record = record if self.keep_extras else record._replace(extras=())
         return Row(
             age,
             record,
             () if self.returns_discount is None else discounted_return,
-            () if self.together == 1 else weight,
+            weight if self.has_weights else (),
+            hindsight,
         )
 
 

@@ -4,7 +4,7 @@ An item holds `length` transitions: a slice of consecutive timesteps that may cr
 `first`, `last` and the discounts mark.  Overlapping items share their timesteps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ _CLOSE_SECONDS = 2.0
 class ItemWriter:
     """Writes the timesteps of one actor's environments as items, one every `period` timesteps of an environment.
 
-    With `item_format.together` above 1, an item holds those of the whole batch, see `reading.whole_batches`.
+    With `item_format.together` above 1, an item holds those of the whole batch, see `reading.whole_batches`.  With
+    further goals, each timestep comes with those of the window that begins there, see `hindsight`.
 
     Args:
       replay: handle of the replay to write to.
@@ -75,10 +76,15 @@ class ItemWriter:
         self._whole_stack_from = np.zeros(batch, np.int64)
         self.items_written = 0
 
-    def append(self, record: Record, state: Nest = ()) -> None:
+    def append(self, record: Record, state: Nest = (), hindsight: Sequence[Any] = ()) -> None:
         """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
 
         Never blocks; call `ready` before the next timestep.
+
+        Args:
+          record: the timestep.
+          state: the recurrent state.
+          hindsight: the leaves of the timestep's `Hindsight`, `[B, ...]`, if items have further goals.
         """
         if self._timesteps == 0:
             check_shapes(record, self._format.layout.record)
@@ -94,12 +100,15 @@ class ItemWriter:
         envs = self._ended(start) if start >= 0 and start % self._period == 0 else []
         priorities = self._priorities(envs) if envs else []
         weights: Any = ()
-        if self._writes_batches:
-            weights = np.zeros(self._batch, np.float32)
-            weights[envs] = np.power(priorities, self._exponent)
-            priorities = weights[envs].tolist()
+        if self._format.has_weights:
+            goals = self._format.goals
+            weights = np.zeros((self._batch, 1 + goals) if goals else self._batch, np.float32)
+            if envs:
+                weights[envs] = self.weights(envs, priorities)
+                own = weights[envs]
+                priorities = (own.sum(axis=1) if goals else own).tolist()
         discounted_return = () if self._returns is None else self._returns.after(record)
-        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, weights))
+        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, weights, hindsight))
         begins = self._timesteps % self._period == 0
         states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._timesteps == 0 else 1):
@@ -135,9 +144,16 @@ class ItemWriter:
         """Returns which environments' newest items to write, bool `[B]`; None for all."""
         return None
 
-    def as_sampled(self, record: Record) -> Record:
-        """Converts records from `RecentRecords.sample` to what a reader of the items will get."""
+    def as_sampled(self, record: Record, envs: list[int]) -> Record:
+        """Converts records of these environments to what a reader of the items will get, by goal if there are several.
+
+        Those of an environment are side by side then.
+        """
         return record
+
+    def weights(self, envs: list[int], priorities: list[Any]) -> np.ndarray:
+        """Returns the weights of the newest windows of these environments, by goal if there are several."""
+        return np.power(priorities, self._exponent)
 
     def _ended(self, start: int) -> list[int]:
         """Returns the environments whose newest `length + 1` timesteps, which began at `start`, are to be sampled."""
@@ -147,11 +163,11 @@ class ItemWriter:
             chosen = whole if chosen is None else chosen & whole
         return self._all_envs if chosen is None or chosen.all() else np.flatnonzero(chosen).tolist()
 
-    def _priorities(self, envs: list[int]) -> list[float]:
-        """Returns the first priorities of the newest `length + 1` timesteps of these environments."""
+    def _priorities(self, envs: list[int]) -> list[Any]:
+        """Returns the first priorities of the newest `length + 1` timesteps of these environments, as `as_sampled`."""
         if self._priority is None:
             return [1.0] * len(envs)
         record = self._recent.sample()
         if len(envs) < self._batch:
             record = tree.map_structure(lambda leaf: leaf[:, envs], record)
-        return np.asarray(self._priority(self.as_sampled(record))).tolist()
+        return np.asarray(self._priority(self.as_sampled(record, envs))).tolist()

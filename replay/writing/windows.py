@@ -5,15 +5,20 @@ is closed.  In replay it is always a slice of n + 1 consecutive timesteps; times
 read.
 """
 
+import collections
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tree
 
 from ...data import Nest, Record, Sample, any_true
 from ...transitions import reached_transitions, valid_transitions
 from ..servers.handle import ReplayHandle
 from .batch_writers import ReplayItem
+from .hindsight import UNKNOWN, Hindsight, relabeled
 from .item_format import ItemFormat, without_last
 from .item_writer import ItemWriter, Priority
 
@@ -22,8 +27,8 @@ from .item_writer import ItemWriter, Priority
 class WindowFormat(ItemFormat):
     """Format of windows of up to `length` transitions (n)."""
 
-    def read(self, item: ReplayItem) -> Sample:
-        """Converts a batch of items `[B, n + 1, ...]` to time-major windows.
+    def read(self, item: ReplayItem, goal: tf.Tensor | None = None) -> Sample:
+        """Converts a batch of items `[B, n + 1, ...]` to time-major windows, each with the goal of that index.
 
         Returns:
           A `Sample` of n transitions.  Those past the end of a short window are not valid: `last` is True, rewards are
@@ -31,15 +36,17 @@ class WindowFormat(ItemFormat):
           termination it is meaningless.
         """
         sample = self.unpack(item)
-        rows = sample.record
-        discount = rows.discount[:-1]
+        rows = sample.record._replace(reward=sample.record.reward[:-1], discount=sample.record.discount[:-1])
+        if goal is not None:
+            rows = relabeled(rows, self.hindsight(item), goal)
+        discount = rows.discount
         valid = valid_transitions(rows.first, rows.last, discount)
         reached = tf.stack(reached_transitions(tf.unstack(valid), tf.unstack(discount)))
         record = rows._replace(
             first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
             last=tf.concat([~reached, rows.last[-1:]], axis=0),
             action=without_last(rows.action),
-            reward=tf.where(reached, rows.reward[:-1], 0.0),
+            reward=tf.where(reached, rows.reward, 0.0),
             discount=tf.where(reached, discount, 1.0),
             extras=without_last(rows.extras),
             version=rows.version[:-1],
@@ -71,13 +78,14 @@ class WindowWriter(ItemWriter):
         super().__init__(replay, item_format, table, priority=priority, shard=shard, exponent=exponent)
         self._newest: Record | None = None
         self._timesteps_within = 0
+        self._hindsight: collections.deque[Sequence[Any]] = collections.deque(maxlen=item_format.length + 1)
 
-    def append(self, record: Record, state: Nest = ()) -> None:
+    def append(self, record: Record, state: Nest = (), hindsight: Sequence[Any] = ()) -> None:
         """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not stored.
 
         Never blocks; call `ready` before the next timestep.
         """
-        self._append(record)
+        self._append(record, hindsight)
         self._newest = record
 
     def close(self) -> None:
@@ -89,7 +97,7 @@ class WindowWriter(ItemWriter):
                 first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
             )
             for _ in range(self._length):
-                self._append(cut_off)
+                self._append(cut_off, self._hindsight[-1] if self._hindsight else ())
             self._newest = None
         super().close()
 
@@ -99,8 +107,13 @@ class WindowWriter(ItemWriter):
             return None
         return valid_transitions(record.first[:2], record.last[:2], record.discount[:1])[0]
 
-    def as_sampled(self, record: Record) -> Record:
-        if self._all_reached():
+    def as_sampled(self, record: Record, envs: list[int]) -> Record:
+        if self._format.goals:
+            goals = 1 + self._format.goals
+            hindsight = Hindsight(*(leaf[envs].repeat(goals, axis=0) for leaf in self._hindsight[0]))
+            record = tree.map_structure(lambda leaf: leaf.repeat(goals, axis=1), record)
+            record = relabeled(record, hindsight, np.arange(len(envs) * goals) % goals)
+        elif self._all_reached():
             return record
         valid = valid_transitions(record.first, record.last, record.discount)
         reached = np.stack(reached_transitions(valid, record.discount))
@@ -114,11 +127,20 @@ class WindowWriter(ItemWriter):
             discount=np.where(reached, record.discount, np.float32(1)),
         )
 
-    def _append(self, record: Record) -> None:
+    def weights(self, envs: list[int], priorities: list[Any]) -> np.ndarray:
+        weights = super().weights(envs, priorities)
+        if not self._format.goals:
+            return weights
+        known = Hindsight(*self._hindsight[0]).outcome[envs, :, 0] != UNKNOWN
+        return weights.reshape(len(envs), -1) * np.insert(known, 0, True, axis=1)
+
+    def _append(self, record: Record, hindsight: Sequence[Any] = ()) -> None:
+        if self._format.goals:
+            self._hindsight.append(hindsight)
         within = not (any_true(record.first) or any_true(record.last))
         within = within and np.count_nonzero(record.discount) == len(record.discount)
         self._timesteps_within = self._timesteps_within + 1 if within else 0
-        super().append(record)
+        super().append(record, (), hindsight)
 
     def _all_reached(self) -> bool:
         """Returns True if no episode started or ended in the newest windows, so that all of them are complete.

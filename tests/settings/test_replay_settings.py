@@ -19,6 +19,9 @@ def test_size_minimum_and_ratio_have_no_defaults():
         "sampled_together": None,
         "demonstration_share": 0.0,
         "demonstration_items": None,
+        "hindsight.goals": 0,
+        "hindsight.strategy": "future",
+        "hindsight.horizon": 1000,
     }
     with pytest.raises(TypeError, match="'size', 'min_size', and 'samples_per_insert'"):
         ReplaySettings()

@@ -91,6 +91,7 @@ class LocalPolicyActor:
       learner: handle of the policy's learner.
       replay: the policy's replay shards.
       learners: the policy's learners, as far as they are known.
+      goal_rewards: the environment's rewards for other goals, if the agent's replay needs them.
     """
 
     lost = False
@@ -104,6 +105,7 @@ class LocalPolicyActor:
         learner: NodeHandle,
         replay: ReplayHandle,
         learners: KnownLearners,
+        goal_rewards: Any = None,
     ):
         self._run = run
         self._index = index
@@ -117,7 +119,7 @@ class LocalPolicyActor:
         # One thread repeats itself, and what inference nodes compute, to the bit.
         arrays = not context.cooperative
         self._policy = compile_policy(run.acting, layout, networks, "train", index * slots, slots, incarnation, arrays)
-        self._layout = trace_layout(agent, layout, networks)
+        self._layout = trace_layout(agent, layout, networks)._replace(goal_rewards=goal_rewards)
         self._weights = WeightClient(self._learner.client(CALL_SECONDS), self._policy.policy.variables)
         # A writer of the agent's own may compute something with the networks.
         self._writer_reads_variables = type(agent).make_writer is not Agent.make_writer

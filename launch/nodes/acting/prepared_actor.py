@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,6 +114,7 @@ def prepare_actor(
             handles.learners[name],
             reporter.replay_handle(handles.replays[name]),
             reporter.learners_of(name, while_others_learn=True),
+            _goal_rewards(policy_run.agent, environments.batch),
         )
 
     def make_recorder(name: str) -> EpisodeRecorder:
@@ -174,6 +175,14 @@ def make_actor_environments(
     metrics = parse_episode_metrics(run.episodes.episode_metrics)
     watched = WatchedEnvironment(batch, metrics, calls, first_slot, notify)
     return ActorEnvironments(MarkedEnvironment(watched, context.progress), view, watched, calls)
+
+
+def _goal_rewards(agent: Agent, batch: BatchedEnvironment) -> Any:
+    """Returns the environments' rewards for other goals, if the agent needs them; None for all others."""
+    if not agent.relabels_goals():
+        return None
+    batch.keep_infos()
+    return batch.goal_rewards
 
 
 def _training_mode(agent: Agent) -> Mode:

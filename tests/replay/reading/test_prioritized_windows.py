@@ -14,7 +14,7 @@ from callboard.data import ItemInfo, Priorities
 from callboard.errors import CallboardError
 from callboard.replay import PriorityUpdater, ReplayHandle, ShardSaver, TransitionReplay, start_server
 from callboard.replay.reading.away_shards import AwayShards
-from callboard.replay.reading.whole_batches import WeightLookUp, chosen_environments
+from callboard.replay.reading.whole_batches import WeightLookUp, chosen_windows
 from callboard.settings.replay_settings import ReplaySettings
 
 ENVS, STEPS, TIMESTEPS, ALPHA = 4, 3, 60, 0.6
@@ -179,7 +179,7 @@ def test_single_items_are_sampled_by_the_same_probabilities(shards, number, samp
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 7])
 def test_environments_are_chosen_in_proportion_to_their_weights(number):
     weights = np.array([3.0, 0.0, 0.25, 1.0, 1e-4], np.float32)
-    chosen = chosen_environments(tf.constant(np.tile(weights, (50_000, 1))), number).numpy()
+    chosen = chosen_windows(tf.constant(np.tile(weights, (50_000, 1))), number).numpy()
     share = weights.astype(np.float64) / weights.sum(dtype=np.float64)
     for place in range(number):
         counts = np.bincount(chosen[:, place], minlength=5)

@@ -26,7 +26,7 @@ from callboard.replay import (
     latest_checkpoint,
     start_server,
 )
-from callboard.replay.reading.whole_batches import chosen_environments, chosen_number
+from callboard.replay.reading.whole_batches import chosen_number, chosen_windows
 from callboard.settings.replay_settings import ReplaySettings
 from callboard.specs import EnvironmentSpec
 
@@ -124,7 +124,7 @@ def test_sequences_keep_the_states_they_began_with(serve):
 @pytest.mark.parametrize("number", [1, 3, 4, 6])
 def test_each_environment_is_chosen_equally_often(number):
     sampled = np.array([True, False, True, True, False, True])
-    chosen = chosen_environments(tf.constant(np.tile(sampled, (20_000, 1)), tf.float32), number).numpy()
+    chosen = chosen_windows(tf.constant(np.tile(sampled, (20_000, 1)), tf.float32), number).numpy()
     # The first of an item's choices is independent of other items' choices.
     counts = np.bincount(chosen[:, 0], minlength=6)
     assert not counts[~sampled].any() and scipy.stats.chisquare(counts[sampled]).pvalue > 1e-4

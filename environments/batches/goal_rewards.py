@@ -1,0 +1,133 @@
+"""Rewards that transitions of an environment with goals would give for other goals, as Gymnasium's `GoalEnv` has them.
+
+Such an environment has observations with the parts `achieved_goal` and `desired_goal`, a method
+`compute_reward(achieved_goal, desired_goal, info)`, and perhaps `compute_terminated` with the same arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import CallboardError, one_line
+from ...specs import ACHIEVED, DESIRED
+from .batched import BatchedEnvironment
+from .encoding import decode, encoding_of
+
+REWARD, TERMINATED = "compute_reward", "compute_terminated"
+
+Method = Callable[[Any, Any, Any], Any]
+
+
+class GoalRewards:
+    """The methods of a batch's environments that compute what transitions give.
+
+    A method may take single goals, or batches of them, with an info each; that of the first environment is tried with
+    both, and is called once for many only if the results agree.
+
+    Args:
+      environment: the batch, which keeps infos.
+      rewards: `compute_reward` of each environment.
+      terminated: `compute_terminated` of each; None if they have none.
+    """
+
+    def __init__(
+        self, environment: BatchedEnvironment, rewards: Sequence[Method], terminated: Sequence[Method] | None = None
+    ):
+        self._environment = environment
+        self._rewards = _Vectorized(REWARD, rewards)
+        self._terminated = None if terminated is None else _Vectorized(TERMINATED, terminated)
+        parts = encoding_of(environment.spec).observation
+        self._goals = parts[ACHIEVED], parts[DESIRED]
+
+    def infos(self) -> list[dict[str, Any]]:
+        """Returns copies of the infos that followed the newest actions, by environment."""
+        infos = self._environment.infos
+        assert infos is not None
+        return [dict(info) for info in infos.followed]
+
+    def rewards(self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]) -> np.ndarray:
+        """Returns what `compute_reward` of an environment says of M transitions.
+
+        Args:
+          env: index of the environment.
+          achieved: `[M, ...]`, the goals achieved after them, as the agent sees them.
+          desired: `[M, ...]`, the goals to achieve.
+          infos: the infos that came with them.
+
+        Returns:
+          float32 `[M]`.
+
+        Raises:
+          CallboardError: the method fails, or gives something else than finite numbers.
+        """
+        given = self._rewards(env, *self._native(achieved, desired), infos)
+        if given.dtype.kind not in "fiub" or not np.isfinite(given).all():
+            raise CallboardError(f"{REWARD} must give a finite number, not {given.tolist()[:3]}")
+        return given.astype(np.float32)
+
+    def terminated(
+        self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]
+    ) -> np.ndarray | None:
+        """Returns what `compute_terminated` says, bool `[M]`; None if there is none.  Otherwise like `rewards`."""
+        if self._terminated is None:
+            return None
+        return self._terminated(env, *self._native(achieved, desired), infos).astype(np.bool_)
+
+    def _native(self, *goals: np.ndarray) -> list[np.ndarray]:
+        """Returns goals `[M, ...]` as the environment has them."""
+        native = []
+        for part, goal in zip(self._goals, goals, strict=True):
+            array = decode(part, goal, len(goal))
+            native.append(np.moveaxis(array, -1, 1) if part.channels_first else array)
+        return native
+
+
+class _Vectorized:
+    """A method of each environment, called for many transitions at a time where it takes them."""
+
+    def __init__(self, name: str, methods: Sequence[Method]):
+        self._name = name
+        self._methods = methods
+        self._takes_many: bool | None = None
+
+    def __call__(self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]) -> np.ndarray:
+        method = self._methods[env]
+        try:
+            if self._takes_many:
+                return np.asarray(method(achieved, desired, infos))
+            single = np.array([method(*one) for one in zip(achieved, desired, infos, strict=True)])
+        except Exception as error:  # It may raise anything.
+            raise CallboardError(f"the environment's {self._name} fails: {one_line(error)}") from error
+        if single.shape != (len(achieved),):
+            raise CallboardError(f"the environment's {self._name} must give one number, not {single.shape[1:]}")
+        if self._takes_many is None and len(achieved) > 1:
+            self._takes_many = self._agrees(method, achieved, desired, infos, single)
+        return single
+
+    def _agrees(
+        self, method: Method, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any], single: np.ndarray
+    ) -> bool:
+        try:
+            many = np.asarray(method(achieved, desired, infos))
+        except Exception:  # It takes single goals alone.
+            return False
+        return many.shape == single.shape and many.dtype.kind in "fiub" and np.array_equal(many, single)
+
+
+def goal_rewards(environment: BatchedEnvironment, singles: Sequence[Any]) -> GoalRewards | None:
+    """Returns what the Gymnasium environments of a batch say of other goals; None if they have none, or no rewards.
+
+    Args:
+      environment: the batch.
+      singles: its environments, or others whose methods do the same.
+    """
+    observation = environment.spec.observation
+    if not isinstance(observation, dict) or not {ACHIEVED, DESIRED} <= observation.keys():
+        return None
+    found = [
+        [one.get_wrapper_attr(name) for one in singles if one.has_wrapper_attr(name)] for name in (REWARD, TERMINATED)
+    ]
+    if len(found[0]) < environment.batch_size:
+        return None
+    return GoalRewards(environment, found[0], found[1] or None)
