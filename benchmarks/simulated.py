@@ -40,7 +40,7 @@ from ..launch.nodes.acting.weight_fetching import fetch_pause
 from ..launch.nodes.acting.weight_store import WeightStore
 from ..launch.nodes.coordination.coordinator import Coordinator
 from ..launch.nodes.node import NodeContext
-from ..launch.nodes.reports.messages import LeaseRequest, NodeHealth, Report, RunState, plain
+from ..launch.nodes.reports.messages import LeaseRequest, NodeHealth, Report, RunState, plain_message
 from ..launch.processes.listen_filter import PortGuard
 from ..launch.processes.ports import reserve_any
 from ..launch.run_directory.layout import RunDirectory
@@ -232,7 +232,9 @@ class _Actors:
             message = Report(counts, {}, [(100.0, 100)], lease=LeaseRequest(steps + 10**6, False), health=health)
             begun = time.monotonic()
             try:
-                answer = client.report(f"actor/{index}", str(index), sequences[index], plain(message), known[index])
+                answer = client.report(
+                    f"actor/{index}", str(index), sequences[index], plain_message(message), known[index]
+                )
             except StatusNotOk:
                 self.failed += 1
                 return 1.0

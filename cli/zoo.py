@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         with stdout_to_stderr():
             from ..studies.zoo.zoo_scores import push_policy
 
-            pushed = push_policy(*known.names, known.name, known.episodes or _EPISODES, known.trust, notify)
+            run, zoo = known.names
+            pushed = push_policy(run, zoo, known.name, known.episodes or _EPISODES, known.trust, notify)
         score = f"{pushed.card.mean:.1f} ± {pushed.card.std:.1f}"
         print(printable(f"{pushed.place} now offers {pushed.name}, with a mean return of {score}"))
         return 0

@@ -86,7 +86,7 @@ class ExplorationBonus(tf.Module):
         self._deviation = RunningNormalizer(dm_specs.Array((), np.float32), least_share=_LEAST_SHARE)
         kind = {"rnd": RandomDistillation, "icm": Curiosity}[settings.name]
         spec = spec._replace(observation=numbers)
-        self._networks = kind(spec, network, settings.hidden_sizes, settings.features)
+        self._networks: Curiosity | RandomDistillation = kind(spec, network, settings.hidden_sizes, settings.features)
         self._value = ObservationNetwork(spec, network, settings.hidden_sizes, 1) if has_values else None
         optimizer = OptimizerSettings(
             learning_rate=settings.learning_rate, learning_rate_decay=False, epsilon=1e-5, max_gradient_norm=None

@@ -61,7 +61,8 @@ class GoalRewards:
         Raises:
           CallboardError: the method fails, or gives something else than finite numbers.
         """
-        given = self._rewards(env, *self._native(achieved, desired), infos)
+        own, wanted = self._native(achieved, desired)
+        given = self._rewards(env, own, wanted, infos)
         if given.dtype.kind not in "fiub" or not np.isfinite(given).all():
             raise CallboardError(f"{REWARD} must give a finite number, not {given.tolist()[:3]}")
         return given.astype(np.float32)
@@ -72,7 +73,8 @@ class GoalRewards:
         """Returns what `compute_terminated` says, bool `[M]`; None if there is none.  Otherwise like `rewards`."""
         if self._terminated is None:
             return None
-        return self._terminated(env, *self._native(achieved, desired), infos).astype(np.bool_)
+        own, wanted = self._native(achieved, desired)
+        return self._terminated(env, own, wanted, infos).astype(np.bool_)
 
     def _native(self, *goals: np.ndarray) -> list[np.ndarray]:
         """Returns goals `[M, ...]` as the environment has them."""

@@ -59,7 +59,7 @@ class CheckedTurns:
         name, agents = self._name, getattr(self._environment, "agents", None)
         if not isinstance(agents, list | tuple):
             raise CallboardError(f"{method!r} of {name} leaves no list 'agents' of those that are in the game")
-        parts = [getattr(self._environment, what, None) for what in _BY_AGENT]
+        parts: list[Any] = [getattr(self._environment, what, None) for what in _BY_AGENT]
         for what, part in zip(_BY_AGENT, parts, strict=True):
             if not isinstance(part, Mapping):
                 raise CallboardError(f"{method!r} of {name} leaves no dictionary {what!r} by agent")

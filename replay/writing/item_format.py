@@ -84,7 +84,8 @@ class ItemFormat(abc.ABC):
     def rows(self) -> Packing:
         """Packs the data of a timestep."""
         number = tf.TensorSpec((), tf.float32)
-        weight, hindsight = number, ()
+        weight = number
+        hindsight: Any = ()
         if self.goals:
             weight, counted = tf.TensorSpec((1 + self.goals,), tf.float32), (self.goals, self.length)
             goal = self.layout.record.observation[ACHIEVED]

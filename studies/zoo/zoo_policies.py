@@ -136,7 +136,7 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
 
 def installed_zoos() -> list[pathlib.Path]:
     """Returns the folders of the packages that installed wheels offer policies in, which are not imported."""
-    found = []
+    found: list[pathlib.Path] = []
     for point in importlib.metadata.entry_points(group=GROUP):
         spec = importlib.util.find_spec(point.value.partition(".")[0])
         found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
@@ -178,7 +178,7 @@ def parse_card(content: Any) -> Card:
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"its {CARD} is not of format {FORMAT}")
-    values = {name: content.get(name) for name in Card._fields}
+    values: dict[str, Any] = {name: content.get(name) for name in Card._fields}
     curve = values["curve"]
     fits = {
         **{name: isinstance(values[name], str) for name in ("agent", "env", "callboard")},

@@ -1,5 +1,7 @@
 """Turn-based environments of PettingZoo: whatever their conversion would stumble over is one line first."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
 
-pettingzoo = pytest.importorskip("pettingzoo")
+pettingzoo: Any = pytest.importorskip("pettingzoo")
 AGENTS = ["white", "black"]
 SPACE = gymnasium.spaces.Discrete(2)
 
@@ -36,7 +38,7 @@ FAULTS = {
 }
 
 
-class Game(pettingzoo.AECEnv):  # type: ignore[misc]
+class Game(pettingzoo.AECEnv):
     """A game of two that never ends, with a fault after as many calls as the test says."""
 
     possible_agents = AGENTS
