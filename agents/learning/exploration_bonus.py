@@ -84,7 +84,7 @@ class ExplorationBonus(tf.Module):
         self._casts = [leaf is not number for leaf, number in zip(*map(tree.flatten, (visible, numbers)), strict=True)]
         self._normalizer = RunningNormalizer(numbers)
         self._deviation = RunningNormalizer(dm_specs.Array((), np.float32), least_share=_LEAST_SHARE)
-        kind = {"rnd": RandomDistillation, "icm": Curiosity}[settings.name]
+        kind: Any = {"rnd": RandomDistillation, "icm": Curiosity}[settings.name]
         spec = spec._replace(observation=numbers)
         self._networks: Curiosity | RandomDistillation = kind(spec, network, settings.hidden_sizes, settings.features)
         self._value = ObservationNetwork(spec, network, settings.hidden_sizes, 1) if has_values else None
