@@ -21,13 +21,14 @@ from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.procgen import GAMES as PROCGEN_GAMES
 from .adapters.single_environments import Singles, make_batch
 from .batches.batched import BatchedEnvironment
-from .batches.user_errors import keywords, unknown_option, user_errors
+from .batches.user_errors import creation_errors, keywords, unknown_option, user_errors
 from .info_masks import vector_with_masks
 
 _OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
 _MAY_BE_ATARI = re.compile(r"ALE/.*|\w+-v[04]")
 _PACKAGES = {"gymnasium.envs.box2d": ("Box2D", "box2d"), "gymnasium.envs.mujoco": ("mujoco", "mujoco")}
 """Modules of environments, by their beginning, with the package that they import and the extra that installs it."""
+_REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
 
@@ -141,9 +142,17 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
 
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         _log_mujoco_warnings()
-    with user_errors(id, options, taken):
+    with _refused_options(id, spec.entry_point, options), user_errors(id, options, taken):
         # The checker is for authors of environments and slows down every step; an option enables it.
         return gymnasium.make(id, **{"disable_env_checker": True, **options})
+
+
+def _refused_options(id: str, creator: Any, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """Makes one line of the errors with which Gymnasium's own environments refuse values of options, such as files.
+
+    Errors in a user's own code keep their traceback.
+    """
+    return creation_errors(id, *(_REFUSALS if options and str(creator).startswith("gymnasium.envs.") else ()))
 
 
 def _log_mujoco_warnings() -> None:
@@ -239,7 +248,7 @@ def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, 
     def taken() -> list[str]:
         return [*(key for key in keywords(_creator(spec.vector_entry_point))[0] if key != "num_envs"), "vectorized"]
 
-    with user_errors(id, options, taken):
+    with _refused_options(id, spec.vector_entry_point, options), user_errors(id, options, taken):
         return gymnasium.make_vec(spec, batch_size, vectorization_mode="vector_entry_point", **options)
 
 

@@ -108,6 +108,22 @@ def test_an_unknown_option_of_the_vector_form_is_refused_in_one_line():
     )
 
 
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("FrozenLake-v1", {"map_name": "9x9"}),
+        ("FrozenLake-v1", {"desc": 3}),
+        ("InvertedPendulum-v5", {"xml_file": __file__}),
+        ("InvertedPendulum-v5", {"xml_file": "/no/such/file.xml"}),
+        ("InvertedPendulum-v5", {"frame_skip": "two"}),
+    ],
+)
+def test_values_of_options_that_gymnasium_refuses_are_one_line(name, options):
+    with pytest.raises(CallboardError) as caught:
+        environments.make(name, 2, [0, 1], options)
+    assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
 def test_ids_that_only_raise_an_error_are_known():
     assert is_only_refused(gymnasium.spec("Reacher-v2")) and not is_only_refused(gymnasium.spec("Reacher-v5"))
 
