@@ -172,7 +172,10 @@ def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
     names = {name.removeprefix(group): text for name, text in known.items() if name.startswith(group)}
     near = nearest(key.removeprefix(group), names)
     if near is not None:
-        return did_you_mean(names[near])
+        several = sum(_last_part(name) == _last_part(near) for name in names) > 1
+        # Of several groups with such a setting, the one that other libraries mean by it.
+        usual = foreign_names.hint("setting", group + _last_part(near), known) if several else None
+        return did_you_mean(names[near]) if usual is None else usual
     last = nearest(_last_part(key), map(_last_part, names))
     same = [text for name, text in names.items() if _last_part(name) == last]
     return did_you_mean(*same) if same else None

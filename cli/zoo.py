@@ -65,8 +65,9 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps({"mean": again.mean, "recorded": again.card.mean, "agrees": again.agrees}))
     else:
-        print(f"mean {again.mean:.1f} ± {again.std:.1f}, recorded {again.card.mean:.1f} ± {again.card.std:.1f}")
-        print("as recorded" if again.agrees else f"they differ by more than {again.most:.1f}")
+        recorded = f"recorded {again.card.mean:.1f} ± {again.card.std:.1f}"
+        print(printable(f"mean {again.mean:.1f} ± {again.std:.1f}, {recorded}"))
+        print(printable("as recorded" if again.agrees else f"they differ by more than {again.most:.1f}"))
     return 0 if again.agrees else 1
 
 
@@ -84,8 +85,7 @@ def _list(places: Sequence[str], as_json: bool) -> int:
             (one.name, one.card.agent, one.card.env, f"{one.card.steps:,}", f"{one.card.mean:.1f} ± {one.card.std:.1f}")
             for one in found.policies
         ]
-        texts = [[printable(text) for text in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-        for row in texts:
-            print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        widths = [max(len(printable(text)) for text in column) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print(printable("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()))
     return 0

@@ -36,7 +36,7 @@ _LEAST_SHARE = 1e-3
 """Weight of a batch in the deviation of bonuses: what falls over a long run still is a bonus where it is large."""
 
 
-class Transitions(NamedTuple):
+class BonusTransitions(NamedTuple):
     """Transitions that the bonus's networks learn from, leaves `[T, B, ...]`."""
 
     observation: Nest
@@ -51,7 +51,7 @@ class Transitions(NamedTuple):
 class Measured(NamedTuple):
     """The bonus of transitions, leaves `[T, B, ...]`."""
 
-    transitions: Transitions
+    transitions: BonusTransitions
     bonus: tf.Tensor
     """Normalized, not weighted; 0 where there is none."""
     valid: tf.Tensor
@@ -106,7 +106,7 @@ class ExplorationBonus(tf.Module):
             tree.map_structure(lambda leaf, part=part: leaf[part], observation)
             for part in (slice(None, -1), slice(1, None))
         )
-        transitions = Transitions(before, record.action, after, valid_t & ~record.first[1:])
+        transitions = BonusTransitions(before, record.action, after, valid_t & ~record.first[1:])
         self._normalizer.update(self._cast(after), weight=transitions.has_bonus)
         error_t = self._predicted(transitions).error
         self._deviation.update(error_t, weight=transitions.has_bonus)
@@ -144,7 +144,7 @@ class ExplorationBonus(tf.Module):
         losses = {"loss": output.loss, _LOSS: mean(loss_t)}
         return output._replace(loss=losses, metrics={**output.metrics, **metrics})
 
-    def _predicted(self, transitions: Transitions) -> Prediction:
+    def _predicted(self, transitions: BonusTransitions) -> Prediction:
         after = self._normalized(transitions.next_observation)
         valid_t = transitions.has_bonus
         if isinstance(self._networks, RandomDistillation):

@@ -40,7 +40,8 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
     """Rejects numbers of replay shards and inference nodes that do not fit the actors, and what needs others."""
     if not acting.actors and not recording.dataset:
         raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
-    if recording.dataset and acting.agent.relabels_goals():
+    agents = (acting.agent, *(acting.policies or {}).values())
+    if recording.dataset and any(isinstance(agent, Agent) and agent.relabels_goals() for agent in agents):
         raise _without_environment("a dataset")
     if acting.actors and isinstance(acting.env, str) and acting.env.startswith(RECORDED_PREFIX):
         raise CallboardError("actors need an environment: name one with env, or set actors to 0")

@@ -28,7 +28,7 @@ class Hindsight(NamedTuple):
     """uint8 `[..., k, n]`: whether a transition continues (0), terminates (1), or is not known (2), so not valid."""
 
 
-class GoalRewards(Protocol):
+class RewardsOfGoals(Protocol):
     """Rewards of an environment's transitions for other goals; see `environments.batches.goal_rewards`."""
 
     def infos(self) -> Sequence[Any]:
@@ -65,7 +65,7 @@ def hindsight_of(
     infos: Sequence[Any],
     chosen: np.ndarray,
     steps: int,
-    rewards: GoalRewards,
+    rewards: RewardsOfGoals,
     env: int,
 ) -> Hindsight:
     """Returns the further goals of the windows that begin in an episode, leaves `[L, k, ...]`.

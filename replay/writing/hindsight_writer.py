@@ -8,7 +8,7 @@ import numpy as np
 from ...data import Nest, Record
 from ...settings.replay_settings import HindsightSettings
 from ...specs import ACHIEVED
-from .hindsight import UNKNOWN, GoalRewards, Hindsight, chosen_goals, hindsight_of
+from .hindsight import UNKNOWN, Hindsight, RewardsOfGoals, chosen_goals, hindsight_of
 from .windows import WindowWriter
 
 
@@ -42,7 +42,7 @@ class HindsightWriter:
         writer: WindowWriter,
         steps: int,
         settings: HindsightSettings,
-        rewards: GoalRewards,
+        rewards: RewardsOfGoals,
         seed: tuple[int, ...],
         batch: int,
     ):
@@ -131,4 +131,4 @@ class HindsightWriter:
         """Writes the timestep that has been held back for the longest."""
         held = self._held.popleft()
         self._written += 1
-        self._writer.append(held.record, (), tuple(held.hindsight))
+        self._writer.append_with(held.record, (), tuple(held.hindsight))

@@ -76,10 +76,15 @@ class ItemWriter:
         self._whole_stack_from = np.zeros(batch, np.int64)
         self.items_written = 0
 
-    def append(self, record: Record, state: Nest = (), hindsight: Sequence[Any] = ()) -> None:
+    def append(self, record: Record, state: Nest = ()) -> None:
         """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
 
         Never blocks; call `ready` before the next timestep.
+        """
+        self.append_with(record, state, ())
+
+    def append_with(self, record: Record, state: Nest, hindsight: Sequence[Any]) -> None:
+        """Adds one timestep, as `append` does, with further goals.
 
         Args:
           record: the timestep.

@@ -80,11 +80,8 @@ class WindowWriter(ItemWriter):
         self._timesteps_within = 0
         self._hindsight: collections.deque[Sequence[Any]] = collections.deque(maxlen=item_format.length + 1)
 
-    def append(self, record: Record, state: Nest = (), hindsight: Sequence[Any] = ()) -> None:
-        """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not stored.
-
-        Never blocks; call `ready` before the next timestep.
-        """
+    def append_with(self, record: Record, state: Nest, hindsight: Sequence[Any]) -> None:
+        """Adds one timestep, see `ItemWriter`; the policy's state is not stored."""
         self._append(record, hindsight)
         self._newest = record
 
@@ -140,7 +137,7 @@ class WindowWriter(ItemWriter):
         within = not (any_true(record.first) or any_true(record.last))
         within = within and np.count_nonzero(record.discount) == len(record.discount)
         self._timesteps_within = self._timesteps_within + 1 if within else 0
-        super().append(record, (), hindsight)
+        super().append_with(record, (), hindsight)
 
     def _all_reached(self) -> bool:
         """Returns True if no episode started or ended in the newest windows, so that all of them are complete.

@@ -79,7 +79,7 @@ WORDS = {
     "mask size": r"of shape \(4,\) at 'action_mask'",
     "mask value": "an action mask contains -1: let it be 1",
     "text of numbers": r"at 'place' is of type <U\d+, not of numbers",
-    "dates": "at 'place' is of type (datetime64|<U)",
+    "dates": "at 'place' (is of type (datetime64|<U)|that is not float32)",
     "reward NaN": "reward.* (nan|NaN)",
     "reward infinite": "reward.* inf",
     "reward text": r"reward.* ('1.5'|of shape \(2,\) and type <U3)",

@@ -16,7 +16,6 @@ class PlacementPart:
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes; with `--launcher hosts` and `ray` also the fewest and the most of them, such as
         `2..20`: actors then join and leave while the run continues.
-      min_actors: number of actors below which the run waits; None if their number is fixed.  `actors 2..20` sets it.
       envs_per_actor: number of environments that one actor steps as a batch.
       inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several
         actors with one forward pass, see docs/inference.md.
@@ -34,11 +33,11 @@ class PlacementPart:
       tf32: whether learners, inference nodes and policy servers compute products and convolutions of float32 on GPUs
         with the 10 bits of mantissa of TF32, which is faster on GPUs since Ampere.
       jit_compile: whether XLA compiles the learner's step, for one device of one learner, see docs/learners.md.
+      min_actors: number of actors below which the run waits; None if their number is fixed.  `actors 2..20` sets it.
     """
 
     seed: Seed = 1
     actors: ActorRange = 2
-    min_actors: NodeCount | None = None
     envs_per_actor: EnvironmentCount = 16
     inference: Literal["local", "central"] = "local"
     inference_nodes: NodeCount = 1
@@ -49,6 +48,7 @@ class PlacementPart:
     gpu_memory: Gigabytes | None = None
     tf32: bool = False
     jit_compile: bool = False
+    min_actors: NodeCount | None = None
 
     @property
     def gpu_use(self) -> GpuUse:

@@ -35,7 +35,7 @@ class NotAdmitted(CallboardError):
     """The first host has refused a machine; the message says why."""
 
 
-class Place(NamedTuple):
+class GuestPlace(NamedTuple):
     """The place of a machine that joins."""
 
     address: str
@@ -72,7 +72,7 @@ class GuestList:
         self._allow_public = allow_public
         self._clock = clock
         self._lock = threading.RLock()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, GuestPlace] = {}
         self._expected: dict[str, Deadline] = {}
 
     def address_of(self, name: str) -> str:
@@ -81,7 +81,7 @@ class GuestList:
         place = self._places.get(name)
         return place.address if place is not None else ""
 
-    def admit(self, name: str, address: str, held: Sequence[int] = ()) -> Place:
+    def admit(self, name: str, address: str, held: Sequence[int] = ()) -> GuestPlace:
         """Returns the place of a machine, which may have had one before.
 
         Args:
@@ -120,7 +120,7 @@ class GuestList:
             gone = [other for other, place in self._places.items() if not set(place.actors).isdisjoint(actors)]
             for other in gone:
                 del self._places[other]
-            place = self._places[name] = Place(address, actors)
+            place = self._places[name] = GuestPlace(address, actors)
             self._expect(name)
             self._changed({one.address for one in self._places.values()})
             return place
@@ -141,7 +141,7 @@ class Door:
       admit: see `GuestList.admit`.
     """
 
-    def __init__(self, port: int, token: str, admit: Callable[[str, str, Sequence[int]], Place]):
+    def __init__(self, port: int, token: str, admit: Callable[[str, str, Sequence[int]], GuestPlace]):
         self._token = token
         self._admit = admit
         self._talks = threading.BoundedSemaphore(_MOST_TALKS)
@@ -187,7 +187,7 @@ class Door:
             self._talks.release()
 
 
-def knock(address: tuple[str, int], token: str, name: str, held: Sequence[int] = ()) -> Place:
+def knock(address: tuple[str, int], token: str, name: str, held: Sequence[int] = ()) -> GuestPlace:
     """Shows the token at the door of the first host.
 
     Args:
@@ -217,7 +217,7 @@ def knock(address: tuple[str, int], token: str, name: str, held: Sequence[int] =
             raise OSError("another program answers") from error
     if refusal:
         raise NotAdmitted(str(refusal))
-    return Place(str(seen), [int(index) for index in actors])
+    return GuestPlace(str(seen), [int(index) for index in actors])
 
 
 class _Line:

@@ -36,7 +36,7 @@ from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
-from .guests import Door, GuestList, NotAdmitted, Place, knock
+from .guests import Door, GuestList, GuestPlace, NotAdmitted, knock
 from .host_member import HostMember
 from .membership import HostTable
 from .shared_settings import shared_code, shared_settings
@@ -129,7 +129,7 @@ def run(
                 stack.callback(Door(cluster.door_address[1], token, table.guests.admit).close)
                 monitor.notify(
                     f"machines may join with the token in {run.directory.path / 'join-token'}, each with "
-                    f"{counted(cluster.guests.actors, 'actor')}, see docs/hosts.md"
+                    f"{counted(cluster.guests.actors, 'actor')}"
                 )
         if outside.tunnel:
             stack.enter_context(ssh_tunnels(outside, host, _ports_by_host(cluster, addresses), monitor.notify))
@@ -263,10 +263,10 @@ class _Guest:
         self._cluster = cluster
         self._host = host
         self._token = token
-        self._place: Place | None = None
+        self._place: GuestPlace | None = None
         self.outcome = Outcome()
 
-    def enter(self, monitor: Monitor) -> Place | None:
+    def enter(self, monitor: Monitor) -> GuestPlace | None:
         """Waits for a place; returns None if a signal arrived first, see `outcome`.
 
         Raises:
@@ -294,7 +294,7 @@ class _Guest:
                 stopped.wait(_LOOK_UP_SECONDS)
         return None
 
-    def knock(self) -> Place:
+    def knock(self) -> GuestPlace:
         """Shows the token; returns the same place as before, if there was one.
 
         Raises:

@@ -163,7 +163,7 @@ class HostTable:
           *fields: the fields of a `HostHeartbeat`.
 
         Returns:
-          `PROTOCOL` and the fields of a `Command`.
+          `PROTOCOL` and the fields of a `HostOrder`.
         """
         with self._lock:
             if protocol != PROTOCOL or len(fields) != len(HostHeartbeat._fields):

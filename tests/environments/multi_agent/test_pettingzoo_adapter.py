@@ -146,7 +146,7 @@ def test_wrappers_that_only_check_calls_are_left_out():
     made = make(max_cycles=3)
     environment = PettingZooEnvironment(made, "simple_spread")
     assert type(environment._environment) is type(made)
-    assert environment._environment.aec_env is made.aec_env.unwrapped
+    assert environment._environment.aec_env.unwrapped is made.aec_env.unwrapped
     whole, agents = make(max_cycles=3), environment.agents
     observations, _ = whole.reset(seed=1)
     steps = environment.reset(seed=1)

@@ -79,7 +79,8 @@ def test_what_needs_every_actor_refuses_a_range(settings, problem):
 
 def test_the_places_of_a_policy_server_are_a_number():
     with pytest.raises(CallboardError, match="give a number of actors"):
-        check_node_counts(experiment(actors="2..20", policy_server="127.0.0.1:8000"))
+        given = experiment(actors="2..20", policy_server="127.0.0.1:8000")
+        check_node_counts(given, given, given)
 
 
 def test_a_range_is_accepted_where_actors_are_alike():

@@ -129,7 +129,7 @@ def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
     monkeypatch.setattr(__main__, "Own", kind, raising=False)
     wrong = dataclasses.replace(experiment(), env=kind, env_options={})
     assert wrong.env == "__main__:Own"
-    with pytest.raises(CallboardError, match="environment '__main__:Own', in 'reset': the environment gives an obs"):
+    with pytest.raises(CallboardError, match="environment '__main__:Own', in 'reset': the observation is of type"):
         checked(wrong)
 
 

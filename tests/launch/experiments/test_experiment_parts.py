@@ -15,7 +15,7 @@ from callboard.settings.nested_settings import declared_fields
 ORDER = """
 agent env env_options env_wrappers env_processes env_previous_inputs check_env env_python policies mapping
 evaluation_mapping train agent_groups agent_index agent_padding agent_state seed actors envs_per_actor inference
-inference_nodes replay_shards learners learner_devices learner_threads gpu_memory tf32 jit_compile evaluator
+inference_nodes replay_shards learners learner_devices learner_threads gpu_memory tf32 jit_compile min_actors evaluator
 evaluate_every evaluation_episodes evaluation_envs evaluation_mode video_every training_video_every render
 evaluation_timeout max_steps max_learner_steps max_seconds stop_return stop_when patience episode_metrics callbacks
 curriculum evaluation_task init_from init_parts freeze dataset record_episodes record_infos record_limit

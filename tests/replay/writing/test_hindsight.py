@@ -245,7 +245,7 @@ def test_a_timestep_is_held_back_for_as_long_as_an_episode():
     class Inner:
         written, items_written = 0, 0
 
-        def append(self, *arguments):
+        def append_with(self, *arguments):
             self.written += 1
 
         def close(self):

@@ -12,7 +12,7 @@ from hosts_without_network import CLUSTER
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Guests, read_cluster
-from callboard.launch.launchers.hosts.guests import Door, GuestList, NotAdmitted, Place, knock
+from callboard.launch.launchers.hosts.guests import Door, GuestList, GuestPlace, NotAdmitted, knock
 from callboard.launch.processes.ports import reserve_any
 
 TOKEN = "a-token-of-this-run-alone"
@@ -114,7 +114,7 @@ def door():
         asked.append((name, address, list(held)))
         if name == "full":
             raise NotAdmitted("the run has all of its actors")
-        return Place(address, [5, 6])
+        return GuestPlace(address, [5, 6])
 
     reserved = reserve_any()
     reserved.release()
@@ -125,7 +125,7 @@ def door():
 
 def test_the_token_opens_the_door(door):
     address, asked = door
-    assert knock(address, TOKEN, "x") == Place("127.0.0.1", [5, 6])
+    assert knock(address, TOKEN, "x") == GuestPlace("127.0.0.1", [5, 6])
     assert knock(address, TOKEN, "x", [5, 6]).actors == [5, 6]
     assert asked == [("x", "127.0.0.1", []), ("x", "127.0.0.1", [5, 6])]
     with pytest.raises(NotAdmitted, match="the run has all of its actors"):
