@@ -8,7 +8,17 @@ pytestmark = pytest.mark.slow
 
 def test_a_machine_that_joins_gets_actors_and_one_that_leaves_costs_no_other(train):
     with ray_cluster(machines=1, processors=3) as cluster:  # Room for the learner, replay and one actor.
-        options = ["--actors", "2..5", "--no-evaluator", "--max-steps", 10_000_000, "--ray-address", cluster.address]
+        options = [
+            "--actors",
+            "2..5",
+            "--no-evaluator",
+            "--stop-return",
+            "null",
+            "--max-steps",
+            10_000_000,
+            "--ray-address",
+            cluster.address,
+        ]
         run = train("--launcher", "ray", *options, recipe="impala-cartpole")
         run.wait_until(lambda: "waits for actors: 1 of at least 2 are there" in run.text(), timeout=400)
         added = cluster.add_node(num_cpus=2)
