@@ -41,10 +41,7 @@ AGENT_CASES = (
         short=dict(unroll_length=5),
         changed_replay={"--agent.unroll-length=5": "was made with another signature"},
         small_updates={
-            "impala": SmallUpdate(
-                {**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1},
-                transitions=5,
-            ),
+            "impala": SmallUpdate({**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1}, transitions=5),
             "impala-rnd": SmallUpdate(
                 {**SMALL_QUEUE, **PLAIN, **LSTM, "optimizer.learning_rate": 0.1, **bonus("rnd")},
                 transitions=5,
@@ -62,11 +59,7 @@ AGENT_CASES = (
         changed_replay={"--agent.unroll-length=5": "was made with another signature"},
         small_updates={
             # It has IMPALA's parts, but for the policy's loss.
-            "appo": SmallUpdate(
-                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 0.1},
-                transitions=5,
-                slow=True,
-            )
+            "appo": SmallUpdate({**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 0.1}, transitions=5, slow=True)
         },
         reads_queue=True,
     ),
@@ -79,9 +72,8 @@ AGENT_CASES = (
         changed_replay={},
         small_updates={
             "pqn": SmallUpdate(
-                {**SMALL_QUEUE, **RAW, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM},
-                transitions=5,
-            ),
+                {**SMALL_QUEUE, **RAW, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM}, transitions=5
+            )
         },
         evaluate_every=60_000,
         reads_queue=True,
@@ -122,11 +114,7 @@ AGENT_CASES = (
         changed_replay={},
         small_updates={
             # It has PPO's networks and IMPALA's loss of the policy.
-            "a2c": SmallUpdate(
-                {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0},
-                transitions=5,
-                slow=True,
-            ),
+            "a2c": SmallUpdate({**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0}, transitions=5, slow=True),
             "a2c-gaussian": SmallUpdate(
                 {**SMALL_QUEUE, **PLAIN, "optimizer.learning_rate": 1.0, **LSTM},
                 transitions=5,
@@ -165,9 +153,7 @@ AGENT_CASES = (
         small_updates={
             # The losses differ by the distribution alone.
             "ppo": SmallUpdate(
-                {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0},
-                transitions=5,
-                slow=True,
+                {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0}, transitions=5, slow=True
             ),
             "ppo-gaussian": SmallUpdate(
                 {**SMALL_QUEUE, **PLAIN, **ONE_STEP, "optimizer.learning_rate": 1.0, **LSTM},
@@ -252,11 +238,7 @@ AGENT_CASES = (
         short={},
         changed_replay=SMALLER_REPLAY,
         small_updates={
-            "sac": SmallUpdate(
-                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
-                transitions=1,
-                continuous=True,
-            ),
+            "sac": SmallUpdate({**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES}, transitions=1, continuous=True),
             "sac-ensemble": SmallUpdate(
                 {
                     **{**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
@@ -271,17 +253,10 @@ AGENT_CASES = (
             ),
             # Statistics are those of all replicas.
             "sac-crossq": SmallUpdate(
-                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES, "crossq": True},
-                transitions=1,
-                continuous=True,
-                slow=True,
+                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES, "crossq": True}, transitions=1, continuous=True, slow=True
             ),
             # The losses differ, and the rest is the same.
-            "sac-discrete": SmallUpdate(
-                {**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES},
-                transitions=1,
-                slow=True,
-            ),
+            "sac-discrete": SmallUpdate({**SIZES, **RAW, **SAC_EPSILON, **SAC_RATES}, transitions=1, slow=True),
         },
         first_loss="critic loss",
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
@@ -421,7 +396,7 @@ AGENT_CASES = (
                 {**SMALL, **CLIPPED, "trace_length": 5, "normalize_rewards": False, "optimizer.learning_rate": 1.0},
                 transitions=5,
                 slow=True,
-            ),
+            )
         },
         evaluate_every=40_000,
     ),
@@ -463,10 +438,7 @@ AGENT_CASES = (
         changed_replay=SMALLER_REPLAY,
         small_updates={
             f"iql{ending}": SmallUpdate(
-                {**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0},
-                transitions=1,
-                continuous=not ending,
-                slow=True,
+                {**SMALL, **CLIPPED, "optimizer.learning_rate": 1.0}, transitions=1, continuous=not ending, slow=True
             )
             for ending in ("", "-discrete")
         },
@@ -504,10 +476,7 @@ AGENT_CASES = (
 SMALL_UPDATES = {name: (case, small) for case in AGENT_CASES for name, small in case.small_updates.items()}
 
 _SAC = next(case for case in AGENT_CASES if case.name == "sac")
-RUN_CASES = (
-    *AGENT_CASES,
-    _SAC._replace(name="sac-discrete", recipe="sac-cartpole", goal=150, continuous=False),
-)
+RUN_CASES = (*AGENT_CASES, _SAC._replace(name="sac-discrete", recipe="sac-cartpole", goal=150, continuous=False))
 """Cases for tests of whole runs: every agent, and one with other actions."""
 
 
