@@ -135,6 +135,7 @@ def listed(output, title):
 UNSTABLE = ["tests/test_some.py::test_of_chance[x y]", "tests/test_some.py::test_of_chance[z]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers", [(), pytest.param(("-n", "1", "--dist", "loadfile"), marks=pytest.mark.slow)], ids=["alone", "workers"]
 )

@@ -72,6 +72,7 @@ def start(tmp_path):
         worker.server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "env, core", [("CartPole-v1", "lstm"), pytest.param("Pendulum-v1", "none", marks=pytest.mark.slow)]
@@ -110,6 +111,7 @@ def test_a_step_is_that_of_a2c_with_the_same_block(start, env, core):
     assert set(update.metrics) == registered and set(update.finite) == {"loss", "gradient_norm"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_staleness_is_the_age_of_the_gradients_weights(start):
     worker = start(from_values(A3C, SETTINGS), "CartPole-v1")

@@ -87,6 +87,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray])
     return total / LINEAR.batch_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1)])
 def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     before, after, _ = updates

@@ -145,6 +145,7 @@ def improvement(part: str, now: PART, x: Any, actions: list, values: list, costs
     return loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1), ("dual", 0.3)])
 def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     before, after, _ = updates

@@ -60,6 +60,7 @@ def shifted(sample: Sample, number: int, pixels: int) -> Sample:
     return sample._replace(record=sample.record._replace(observation=np.stack(images)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECS)
 def test_targets_and_losses_of_the_critics_are_means_over_augmentations(kind):
     agent, plain = from_values(DrQ, SMALL), from_values(Sac, SMALL)

@@ -34,6 +34,7 @@ def is_constant(values):
     return bool((values == values[:1]).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent, env",
     [
@@ -51,6 +52,7 @@ def test_actions_are_sampled_where_that_is_wanted(agent, env):
     assert len(np.unique(sampled[0], axis=0)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", slow_but([Apex, R2D2], Apex))
 def test_a_rate_of_random_actions(agent):
     assert agent().modes() == ("train", "evaluate")

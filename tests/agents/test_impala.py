@@ -149,6 +149,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found[key], target, rtol=1e-5, atol=1e-6, err_msg=str(key))
 
 
+@pytest.mark.slow
 def test_an_episode_that_terminates_gives_the_same_targets_in_every_interface(tmp_path):
     scripts = [[Ending(4, terminates=True)], [Ending(1, terminates=True), Ending(2, terminates=True)]]
     network = learning_network()
@@ -167,6 +168,7 @@ def final(network, interface, step, episode=0):
     return {(episode, step): Target(network.values[episode, step].numpy(), 0.0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interface", FINAL_SHOWN)
 def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path):
     network = learning_network()

@@ -63,6 +63,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @each_case
 def test_a_masked_action_is_never_taken(name, settings, length):
     always_random = {"evaluation_epsilon": 1.0} if "epsilon" in settings else {}
@@ -120,6 +121,7 @@ def samples(masked_layout, length):
     return sample, sample._replace(record=record._replace(observation=seen, action=action, extras=extras), state=state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, settings, length",
     [

@@ -52,6 +52,7 @@ def losses(agent, spec, factor, shared):
     return {name: float(value) for name, value in divided(output.metrics).items() if name.endswith("_loss")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(
     "agent, spec",

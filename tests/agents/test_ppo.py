@@ -55,6 +55,7 @@ def sequences(agent: Ppo, env: str, number: int, directory: pathlib.Path) -> tup
     return networks, samples
 
 
+@pytest.mark.slow
 def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
     agent = from_values(
         Ppo,
@@ -101,6 +102,7 @@ def inputs(observation):
     return Inputs(tf.constant(observation))
 
 
+@pytest.mark.slow
 def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were_sampled(tmp_path):
     agent = Ppo(unroll_length=20, batch_size=2, minibatches=4, initial_log_std=0.5)
     networks, (sample,) = sequences(agent, "Pendulum-v1", 1, tmp_path)

@@ -27,6 +27,7 @@ def iterate(agent: Ppo, samples: list[Sample], steps: int, max_steps: int = 1000
     return networks, [{name: float(value) for name, value in update.metrics.items()} for update in updates]
 
 
+@pytest.mark.slow
 def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     agent = from_values(
         Ppo,
@@ -56,6 +57,7 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     assert [row["epochs"] for row in metrics] == [3, 3, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_the_first_epoch_begins_with_the_network_that_acted():
     agent = from_values(
@@ -100,6 +102,7 @@ def test_a_policy_does_not_change_because_the_statistics_of_observations_move():
     np.testing.assert_allclose(outputs[2].value, outputs[0].value, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_every_epoch_of_every_step_has_an_order_of_its_own():
     seen = []
@@ -118,6 +121,7 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
     assert len(set(orders[0])) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_epochs_end_early_where_the_policy_has_moved_far():
     agent = from_values(

@@ -279,6 +279,7 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
 # What replay keeps.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", slow_but([1, 4], 4))
 def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, together):
     """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
@@ -412,6 +413,7 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
 # Updates, and a run of them.
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_a_step_gives_each_sequence_its_priority_and_updates_the_target_network_at_times():
     """What several replicas do with the same batch stands in `test_replicas.py`."""

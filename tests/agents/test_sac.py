@@ -197,6 +197,7 @@ def update(request):
     return functools.partial(loss_by_loops, agent=agent, transition=transition), before, after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1), ("temperature", 0.3)])
 def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
     loss, before, after = update

@@ -223,6 +223,7 @@ def version_of(agent):
     return versions.algorithm_version(agent)
 
 
+@pytest.mark.slow
 def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copied_agents):
     before = {agent: version_of(agent) for agent in ("ppo", "impala", "sac")}
     losses = copied_agents / "losses" / "gae.py"
@@ -248,6 +249,7 @@ def result_of(cell, scores, **changes):
     return CellResult(**{**vars(empty), "seeds": seeds, **changes})
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_reached_what_is_short_and_what_is_missing(small, tmp_path):
     ours, peer, other = small
     results, docs = tmp_path / "results", tmp_path / "docs"

@@ -38,6 +38,7 @@ def cartpole(tmp_path_factory):
     return write(tmp_path_factory.mktemp("sets") / "cartpole-v0", CARTPOLE, episodes, METADATA)
 
 
+@pytest.mark.slow
 def test_info_prints_the_numbers_and_plots_them(cartpole, capsys, tmp_path):
     plot = tmp_path / "plot.png"
     assert main(["dataset", "info", cartpole, "--plot", str(plot)]) == 0
@@ -82,6 +83,7 @@ def test_what_cannot_be_shown_is_refused_in_one_line(cartpole, words, problem, c
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("episode", "metadata", "why"),
     [

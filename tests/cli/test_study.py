@@ -61,6 +61,7 @@ def test_only_what_is_run_needs_its_package(without_minigrid, started, capsys):
     assert len(started) == 2 and left_out in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_named_at_the_end_and_the_others_are_reported(started, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["study", "mine.yaml"]) == 1

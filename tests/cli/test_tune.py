@@ -126,6 +126,7 @@ def test_help_names_what_can_be_searched_and_how(capsys):
     assert "loguniform(a,b)" in " ".join(text.split()) and "--scheduler" in text and "--resume" in text
 
 
+@pytest.mark.slow
 def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)

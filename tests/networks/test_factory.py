@@ -43,6 +43,7 @@ def random_observation(spec, leading, seed=0):
     return tree.map_structure(lambda leaf: rng.integers(0, 2, (*leading, *leaf.shape)).astype(leaf.dtype), spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core, name",
     [
@@ -71,6 +72,7 @@ def test_every_kind_of_observation(name, core):
         assert np.abs(outputs.value - others.value).max() > 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torso", ["mlp", "nature", "impala"])
 def test_float64(torso):
     tf.keras.backend.set_floatx("float64")
@@ -159,6 +161,7 @@ def test_wrong_core_and_wrong_action():
         policy_value_network(EnvironmentSpec(VECTOR, specs.BoundedArray((4,), np.int32, 0, 3)))
 
 
+@pytest.mark.slow
 def test_checkpoints(tmp_path):
     """Networks on nests are saved and restored like any `tf.Module`."""
     spec = spec_of(OBSERVATIONS["images and vectors"])
@@ -174,6 +177,7 @@ def small_network(action, **changed):
     return policy_value_network(composed_actions.spec_of(action), initial_log_std=-0.5, **{**sizes, **changed})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action, changed, outputs",
     [

@@ -156,6 +156,7 @@ def test_environments_do_not_touch_each_other(core):
         assert np.abs(np.compress(~same, one, axis) - np.compress(~same, other, axis)).max() > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core, strategy",
     [

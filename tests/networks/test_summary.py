@@ -15,6 +15,7 @@ def parameters_of(networks):
     return sum(variable.shape.num_elements() for variable in unique.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

@@ -128,6 +128,7 @@ def test_what_is_not_a_transition_changes_nothing():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnd", "icm"])
 @pytest.mark.parametrize("spec", [VECTOR, PARTS])
 def test_the_bonus_falls_where_the_learner_has_been(name, spec):
@@ -143,6 +144,7 @@ def test_the_bonus_falls_where_the_learner_has_been(name, spec):
             np.testing.assert_array_equal(old, variable)
 
 
+@pytest.mark.slow
 def test_masks_are_not_seen():
     record = random_record(np.random.default_rng(4), PARTS)
     other = {**record.observation, "action_mask": 1 - record.observation["action_mask"]}

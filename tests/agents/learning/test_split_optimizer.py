@@ -57,6 +57,7 @@ def test_changes_of_the_learning_rate_reach_both():
     assert steps(optimizer, variables, number=1) == [-1.0, -1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", [Impala, Ppo, A2C])
 def test_agents_scale_what_only_the_value_has(kind, shared):

@@ -184,6 +184,7 @@ def test_wrong_shapes_are_named():
 # Several choices.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
 def test_all_choices_have_one_target_and_each_an_error_of_its_own(epsilon):
     rng, choices, n = np.random.default_rng(3), 3, 4

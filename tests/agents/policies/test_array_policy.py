@@ -59,6 +59,7 @@ def rarely(names, often):
     return [name if name in often else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rarely(CLAIMED, ["impala", "ppo"]))
 def test_actions_are_those_of_tensorflow_and_extras_but_for_their_last_bits(name):
     policy, compiled, arrays = policies(name, CLAIMED[name])
@@ -76,6 +77,7 @@ def test_actions_are_those_of_tensorflow_and_extras_but_for_their_last_bits(name
     assert arrays.computes_arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rarely(OTHERS, ["apex"]))
 def test_other_policies_stay_with_tensorflow(name):
     policy, compiled, arrays = policies(name, OTHERS[name])

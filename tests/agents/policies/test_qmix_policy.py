@@ -38,6 +38,7 @@ def policy_of(agent: Any, mode: Any, envs: int = BATCH) -> tuple[Any, Any]:
     return agent.make_policy(networks, mode), layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode, shared",
     slow_but(itertools.product(["train", "evaluate"], [True, False]), ("train", False), ("evaluate", True)),
@@ -107,6 +108,7 @@ def test_a_member_that_was_absent_begins_anew():
     assert other[1] == away[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_it_acts_without_the_state_and_its_weights_do_not_include_the_mixer():
     agent = small()

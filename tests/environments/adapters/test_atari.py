@@ -55,6 +55,7 @@ def shrunk(frame, size=(84, 84)):
     return rows @ frame.astype(np.float64) @ columns.T / np.outer(rows.sum(1), columns.sum(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "size"), [(64, (64, 64)), ([96, 72], (96, 72)), ([210, 160], (210, 160))])
 def test_the_size_of_observations_is_an_option(given, size):
     (first,) = play({**PLAIN, "screen_size": given}, [0], [])
@@ -78,6 +79,7 @@ def test_wrong_sizes_of_observations_are_refused(size, message):
 ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game, name", [("breakout", BREAKOUT), ("space_invaders", "ALE/SpaceInvaders-v5")])
 def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two(game, name):
     chosen = np.tile(ACTIONS, 3 if game == "space_invaders" else 1)
@@ -101,6 +103,7 @@ def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two
         assert max(scores) >= 5  # The reward of an alien, not clipped to 1.
 
 
+@pytest.mark.slow
 def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
     observation, action, _ = environments.spec(BREAKOUT)
     assert observation == specs.BoundedArray((84, 84, 1), np.uint8, 0, 255)
@@ -117,6 +120,7 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alo
         ]
 
 
+@pytest.mark.slow
 def test_a_trajectory_follows_its_own_seed():
     actions = ACTIONS[:30]
     once = observations(play({}, [5, 6], actions))
@@ -125,6 +129,7 @@ def test_a_trajectory_follows_its_own_seed():
     assert (once[:, 0] != once[:, 1]).any()
 
 
+@pytest.mark.slow
 def test_a_later_reset_continues_from_the_seed():
     def begun():
         environment = environments.make("ALE/Freeway-v5", 2, [0, 1])
@@ -149,6 +154,7 @@ def test_sticky_actions():
     assert (stuck[:, 0] != plain[:, 0]).any()
 
 
+@pytest.mark.slow
 def test_noop_starts():
     # Freeway's cars move by themselves, so the image shows with which frame an episode begins.
     ale = emulator("freeway")
@@ -182,6 +188,7 @@ DEFEATS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "game, life_loss",
     slow_but([("breakout", False), ("breakout", True), ("atlantis", True)], ("atlantis", True)),
@@ -238,6 +245,7 @@ def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     environment.close()
 
 
+@pytest.mark.slow
 def test_render_shows_the_game_that_is_played():
     environment = environments.make(BREAKOUT, 2, [7, 8], {"render_mode": "rgb_array", "max_num_frames_per_episode": 60})
     timesteps = [environment.reset()]

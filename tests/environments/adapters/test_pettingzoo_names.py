@@ -69,6 +69,7 @@ def test_options():
     )
 
 
+@pytest.mark.slow
 @installed
 @pytest.mark.parametrize(
     "game",

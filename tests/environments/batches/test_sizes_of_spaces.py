@@ -191,6 +191,7 @@ def test_environments_are_refused_before_they_are_reset(made):
     one_line(caught)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made, options, says",
     [

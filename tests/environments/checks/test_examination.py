@@ -85,6 +85,7 @@ def test_a_picture_shows_it_after_some_steps(tmp_path):
         examined(picture=str(tmp_path / "none" / "walk.png"))
 
 
+@pytest.mark.slow
 def test_agents_are_looked_at_by_name():
     pytest.importorskip("mpe2")
     examination = Examination("pettingzoo:mpe.simple_spread_v3", {"max_cycles": 4}, steps=5, play_seconds=0.05)

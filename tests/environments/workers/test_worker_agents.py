@@ -30,6 +30,7 @@ def test_a_parallel_environment_is_the_same_as_in_this_process():
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, message",
     [

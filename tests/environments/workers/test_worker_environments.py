@@ -9,6 +9,7 @@ SAME = {"env_python": "same"}
 MASK = "callboard.environments.info_masks:MaskFromInfo"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, options, message",
     [
@@ -57,6 +58,7 @@ def test_what_other_interpreters_do_not_have_is_refused(name, options, message):
         environments.make(name, 1, [1], {**options, **SAME})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, options, message",
     [

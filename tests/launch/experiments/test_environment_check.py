@@ -49,11 +49,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", slow_but(FAULTS, "exit@step", "abort@step", "nan"))
 def test_what_is_wrong_is_found_with_its_cause(fault):
     assert str(error_of(fault)).startswith(FAULTS[fault])
 
 
+@pytest.mark.slow
 def test_the_traceback_is_the_users_own():
     details = error_of("raise@reset").details.splitlines()
     assert details[0] == "Traceback (most recent call last):" and details[-1] == "KeyError: 'no such map'"
@@ -62,6 +64,7 @@ def test_the_traceback_is_the_users_own():
     assert error_of("kill@reset").details == "last words"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["step", "close"])
 def test_what_hangs_is_named_and_ended(where):
     before = set(psutil.Process().children(recursive=True))
@@ -79,6 +82,7 @@ FORKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(FORKING, "in_processes", "Simulator spawn"))
 def test_an_environment_may_start_processes(name):
     env = f"forking_environments:{name.partition(' ')[0]}"
@@ -154,6 +158,7 @@ def test_a_check_that_is_left_early_leaves_no_process():
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
+@pytest.mark.slow
 def test_nothing_is_created(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "ppo", "--env", ENV, "--env-options.fault", "raise@step", "--launcher", "inline"]

@@ -24,6 +24,7 @@ def test_a_driver_without_gpus_is_no_error(tmp_path):
     assert stub_cuda.run_with(CODE, tmp_path) == ["Driver(cuda=(12, 4), gpus=[], error='')"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_cannot_be_used_gives_the_reason(tmp_path):
     stub_cuda.install_driver(tmp_path, code=803)
     assert "error='the driver refuses with CUDA error 803'" in stub_cuda.run_with(CODE, tmp_path)[0]

@@ -74,6 +74,7 @@ def begun(experiment):
     return after, before, {name for name, weight in named_weights(networks).items() if id(weight) in acting}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", slow_but(["impala", "ppo", "apex", "r2d2", "sac"], "sac"))
 def test_every_agent_begins_with_all_weights_of_the_latest_checkpoint(agent, tmp_path):
     weights = write_source(tmp_path, agent)

@@ -137,6 +137,7 @@ def test_wrong_requests_get_the_code_and_the_example_of_their_path(served, metho
     assert (found, answer["code"]) == (status, code) and text in answer["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_body_that_is_not_compressed_as_it_says(served, encoding):
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Encoding": encoding}

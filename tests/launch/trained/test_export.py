@@ -251,6 +251,7 @@ def test_onnx_models_act_in_javascript(onnx_exports, tmp_path):
         np.testing.assert_allclose(actions.reshape(expected[case].shape), expected[case], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case, inputs, outputs",
     [

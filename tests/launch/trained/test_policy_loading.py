@@ -71,6 +71,7 @@ def played(policy, environment):
     return actions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", CASES)
 def test_a_loaded_policy_acts_in_the_users_environment_as_in_an_evaluation(agent, runs):
     experiment, path = runs(agent)
@@ -81,6 +82,7 @@ def test_a_loaded_policy_acts_in_the_users_environment_as_in_an_evaluation(agent
     assert len(np.unique(expected)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["impala", pytest.param("r2d2", marks=pytest.mark.slow)])
 def test_an_export_acts_as_its_run_without_files_of_the_run(agent, runs, tmp_path):
     _, path = runs(agent)
@@ -108,6 +110,7 @@ def test_neither_an_environment_nor_an_actor_is_made(runs, monkeypatch):
     assert action in (0, 1) and state == ()
 
 
+@pytest.mark.slow
 def test_weights_are_named_by_a_checkpoint_or_a_url(runs, monkeypatch):
     _, path = runs("impala")
     chosen = []
@@ -157,6 +160,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
             load_policy(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent, core",
     [("impala", "none"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("ppo", "gru"), ("a2c", "none")))],

@@ -13,6 +13,7 @@ from callboard.networks.actor_critics.discrete_actor_critic import DiscreteCriti
 BOUNDED = specs.BoundedArray((2,), "float32", -1.0, 3.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action, critic, bounded",
     [

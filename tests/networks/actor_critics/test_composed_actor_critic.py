@@ -26,6 +26,7 @@ def test_masked_values_have_no_probability():
     assert policy.numbers.mean.shape == (5, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [BOUNDED, ACTIONS["multi-discrete"], (BOUNDED["move"],)])
 def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
     networks, parts = actor_critic_networks(spec_of(action), hidden_sizes=(4,)), ActionParts(action)

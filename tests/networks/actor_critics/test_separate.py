@@ -26,6 +26,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", NETWORKS)
 def test_each_trains_its_own_variables_and_an_unroll_equals_steps(core):
     network = NETWORKS[core]()
@@ -69,6 +70,7 @@ def observed(own, state):
     return Inputs({"own": tf.constant(own, tf.float32), "state": tf.constant(state, tf.float32)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action, normalize",
     [

@@ -84,6 +84,7 @@ def spec_for(build, action):
     return EnvironmentSpec(IMAGE, action) if build is DRQ else spec_of(action)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build, action, head, outputs",
     [

@@ -28,6 +28,7 @@ def random_inputs():
     return tree.map_structure(tf.constant, inputs._replace(previous_action=inputs.previous_action.astype(np.int32)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core, shared",
     [
@@ -52,6 +53,7 @@ def test_an_unroll_equals_steps(shared, core):
     assert network.regularization_loss() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shared, previous_actions",
     [

@@ -10,6 +10,7 @@ from callboard.networks.torsos.batch_renormalization import BatchRenormalization
 from callboard.networks.torsos.dense import hidden_layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer_norm", [False, True, "simba"])
 def test_networks_that_are_computed_together_are_those_one_by_one(layer_norm):
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

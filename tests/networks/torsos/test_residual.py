@@ -34,6 +34,7 @@ def images(number, seed=0, size=8):
 # The paper's tables.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "depth, millions",
     [
@@ -72,6 +73,7 @@ def test_kernels_begin_as_by_he():
         np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / inputs), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_l2_is_half_the_decay_times_the_squares_of_kernels_alone():
     model = resnet_classifier((8, 8, 3), 10, 8, l2=0.02)
     for variable in model.trainable_variables:
@@ -138,6 +140,7 @@ def weights_by_layer(network):
     return [leaf for i in range(count) for leaf in (*trained[3 * i : 3 * i + 3], averages[2 * i], averages[2 * i + 1])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth, size", slow_but([(8, 8), (8, 7), (20, 4)], (8, 7)))
 @pytest.mark.parametrize("training", [True, False])
 def test_against_loops(depth, size, training):
@@ -225,6 +228,7 @@ def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
     assert np.count_nonzero(moved) == 14
 
 
+@pytest.mark.slow
 def test_the_averages_travel_with_the_weights():
     learner, actor = network_that_has_learned(), policy_value_network(SPEC, "resnet8")
     source, target = (ImpalaPolicy(network, "evaluate").variables for network in (learner, actor))
@@ -237,6 +241,7 @@ def test_the_averages_travel_with_the_weights():
     np.testing.assert_array_equal(action, np.argmax(learner.step(inputs, (), first)[0].logits, axis=-1))
 
 
+@pytest.mark.slow
 def test_l2_of_the_torso_is_a_loss_of_the_network():
     network = policy_value_network(SPEC, lambda spec: make_torso(spec, "resnet8"))
     kernels = [variable for variable in network.trainable_variables if variable.shape.rank == 4]
@@ -246,6 +251,7 @@ def test_l2_of_the_torso_is_a_loss_of_the_network():
     assert policy_value_network(SPEC, "impala").regularization_loss() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torso, kernel", [("impala-x4", (3, 3, 3, 64)), ("resnet20-x3", (3, 3, 3, 48))])
 def test_width_by_name(torso, kernel):
     assert policy_value_network(SPEC, torso).trainable_variables[0].shape == kernel

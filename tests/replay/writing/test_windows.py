@@ -52,6 +52,7 @@ def check_window(record, records, env, timesteps, terminated, stack, steps):
     assert not record.reward[count:].any() and (record.discount[count:] == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", [1, 4])
 @pytest.mark.parametrize(
     "ends",

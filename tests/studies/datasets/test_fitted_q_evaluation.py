@@ -36,6 +36,7 @@ def transitions(next_action):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("actions", "value"),
     [

@@ -79,6 +79,7 @@ def test_a_trial_has_its_values_and_its_own_directory(tuning):
     assert len(tuning(samples=5).samples_of_all()) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields, message",
     [
@@ -116,6 +117,7 @@ def test_a_search_that_cannot_work_is_refused(tuning, fields, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["episode/success", "evaluator/episode/success_max", "callbacks/speed"])
 def test_trials_can_be_compared_by_metrics_of_ones_own(tuning, metric):
     experiment = tuning().settings

@@ -36,6 +36,7 @@ def zoo(tmp_path_factory):
     return folder / "zoo"
 
 
+@pytest.mark.slow
 def test_a_pushed_policy_is_listed_with_its_score_and_curve(zoo, capsys):
     assert main(["zoo", "list", "--from", str(zoo), "--json"]) == 0
     (policy,) = (one for one in json.loads(capsys.readouterr().out) if one["zoo"] == str(zoo))

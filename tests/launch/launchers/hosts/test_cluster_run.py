@@ -96,6 +96,7 @@ def test_a_run_goes_to_all_hosts_and_leaves_nothing(machines):
     assert machines.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "a, b, code, line",
     [
