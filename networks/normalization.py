@@ -1,5 +1,6 @@
 """Running observation normalization, with statistics that are part of the weights."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,16 +38,17 @@ class RunningNormalizer(tf.Module):
     accurately as its float32 values allow, and a constant feature becomes 0.
     """
 
-    def __init__(self, observation: Nest, name: str | None = None, least_share: float = 0.0):
+    def __init__(self, observation: Nest, name: str | None = None, memory: float = math.inf):
         """Creates statistics.
 
         Args:
           observation: nest of dm_env specs of the observations.
           name: name of the module.
-          least_share: weight that a batch has at least, so that old ones are forgotten; 0 forgets none.
+          memory: number of newest observations, about, that the statistics are of: once so many have been processed,
+            the weight of older ones decays exponentially.
         """
         super().__init__(name)
-        self._least_share = least_share
+        self._memory = memory
 
         def variable(value: Any, what: str) -> tf.Variable:
             # All replicas assign the same value, so the first replica's is kept.
@@ -137,11 +139,9 @@ class RunningNormalizer(tf.Module):
         rests, squares = _over_replicas(
             ([total(leaf) for leaf in deviations], [total(tf.square(leaf)) for leaf in deviations])
         )
-        count = self._count + number
-        # The batch's share of all observations; 0 if nothing in the batch counts, and then nothing changes.
+        count = tf.minimum(self._count + number, tf.maximum(number, tf.constant(self._memory, number.dtype)))
+        # The batch's share of all observations; 0 if nothing in the batch is valid, and then nothing changes.
         share = tf.math.divide_no_nan(number, count)
-        if self._least_share:
-            share = tf.where(number > 0, tf.maximum(share, tf.constant(self._least_share, share.dtype)), share)
         batch = zip(centers, rests, squares, strict=True)
         for mean, variance, (center, rest, square) in zip(self._means, self._variances, batch, strict=True):
             # Rounding error of the batch's mean.

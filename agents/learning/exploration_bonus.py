@@ -32,8 +32,8 @@ from .gradient_step import LossOutput, Objective
 from .optimizers import make_optimizer
 
 _LOSS = "bonus_loss"
-_LEAST_SHARE = 1e-3
-"""Weight of a batch in the deviation of bonuses: what falls over a long run still is a bonus where it is large."""
+_MEMORY = 500_000
+"""Number of newest bonuses whose deviation is used: what falls over a long run still is a bonus where it is large."""
 
 
 class BonusTransitions(NamedTuple):
@@ -83,7 +83,7 @@ class ExplorationBonus(tf.Module):
         numbers = tree.map_structure(_as_numbers, visible)
         self._casts = [leaf is not number for leaf, number in zip(*map(tree.flatten, (visible, numbers)), strict=True)]
         self._normalizer = RunningNormalizer(numbers)
-        self._deviation = RunningNormalizer(dm_specs.Array((), np.float32), least_share=_LEAST_SHARE)
+        self._deviation = RunningNormalizer(dm_specs.Array((), np.float32), memory=_MEMORY)
         kind: Any = {"rnd": RandomDistillation, "icm": Curiosity}[settings.name]
         spec = spec._replace(observation=numbers)
         self._networks: Curiosity | RandomDistillation = kind(spec, network, settings.hidden_sizes, settings.features)

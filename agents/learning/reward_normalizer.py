@@ -12,16 +12,19 @@ from ...transitions import valid_transitions
 from ..losses.prioritization import importance_weights
 from ..settings.reward_settings import LARGEST_REWARD
 
+_MEMORY = 1_000_000
+
 
 class RewardNormalizer(RunningNormalizer):
     """Statistics of discounted returns, by whose standard deviation rewards are divided.
 
     A return is the discounted sum of an episode's rewards so far, as in OpenAI Baselines' `VecNormalize`, whose
-    deviation stands for that of the sum of the rewards to come.
+    deviation stands for that of the sum of the rewards to come.  There all returns of a run weigh the same; here those
+    of the newest million transitions, about, so that the scale is that of what the policy does now.
     """
 
     def __init__(self) -> None:
-        super().__init__(dm_specs.Array((), np.float32))
+        super().__init__(dm_specs.Array((), np.float32), memory=_MEMORY)
 
     def __call__(self, reward: Any) -> tf.Tensor:
         """Normalizes rewards `[...]`."""

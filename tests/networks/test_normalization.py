@@ -1,5 +1,6 @@
 """Running statistics compared with NumPy over all observations."""
 
+import math
 import pathlib
 
 import numpy as np
@@ -155,15 +156,15 @@ def test_normalized_images_are_not_scaled_by_bounds_that_they_had():
     assert seen == [specs.Array((40, 40, 3), np.float32)]
 
 
-def test_a_batch_with_a_least_share_makes_old_ones_be_forgotten():
+def test_the_newest_observations_weigh_most_once_there_are_more_than_the_memory():
     rng = np.random.default_rng(6)
     batches = [scale * rng.normal(size=(5, 8)) for scale in (100.0, 100.0, *[1.0] * 40)]
-    forgetful, other = (RunningNormalizer(specs.Array((), np.float64), least_share=share) for share in (0.25, 0.0))
+    forgetful, other = (RunningNormalizer(specs.Array((), np.float64), memory=size) for size in (160, math.inf))
     mean, variance = 0.0, 1.0
     for number, batch in enumerate(batches, start=1):
         forgetful.update(batch)
         other.update(batch)
-        share = max(0.25, 1 / number)
+        share = 40 / min(40 * number, 160)
         mean, variance = (
             (1 - share) * mean + share * batch.mean(),
             (1 - share) * variance + share * batch.var() + share * (1 - share) * (batch.mean() - mean) ** 2,
@@ -173,3 +174,12 @@ def test_a_batch_with_a_least_share_makes_old_ones_be_forgotten():
     assert variance < 2 and float(other._variances[0]) > 100
     forgetful.update(np.full((5, 8), np.nan), weight=np.zeros((5, 8)))
     np.testing.assert_allclose(forgetful._variances[0], variance)
+
+
+def test_a_batch_larger_than_the_memory_is_all_that_is_known():
+    normalizer = RunningNormalizer(specs.Array((), np.float64), memory=10)
+    normalizer.update(np.full((5, 8), 7.0))
+    batch = np.arange(40.0).reshape(5, 8)
+    normalizer.update(batch)
+    np.testing.assert_allclose(normalizer._means[0], batch.mean())
+    np.testing.assert_allclose(normalizer._variances[0], batch.var())

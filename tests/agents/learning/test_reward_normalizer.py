@@ -68,6 +68,16 @@ def test_rewards_are_divided_by_the_deviation_of_the_returns_of_valid_transition
         assert with_normalized_rewards(samples[-1].record, ()) is samples[-1].record
 
 
+def test_the_deviation_follows_returns_whose_scale_changes_late_in_a_run():
+    normalizer = RewardNormalizer()
+    rng = np.random.default_rng(3)
+    for scale, batches in ((1.0, 60), (100.0, 60)):
+        for _ in range(batches):
+            normalizer.update((scale * rng.normal(size=(100, 500))).astype(np.float32))
+    # The last three million of six; of all of them the deviation is 71.
+    assert 95 < float(normalizer.deviations(1)[0]) < 101
+
+
 def test_rewards_beyond_ten_deviations_are_clipped():
     normalizer = RewardNormalizer()
     normalizer.update(tf.constant([[-2.0, 2.0]]))
