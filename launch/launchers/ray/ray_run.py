@@ -12,6 +12,7 @@ import math
 import os
 import queue
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -54,7 +55,9 @@ _PROCESS_SECONDS = 300.0
 """Time in which Ray starts a process for which there is room; about 15 s on an idle machine."""
 _POLL_SECONDS = 0.3
 _GONE_SECONDS = 5.0
-"""Time in which Ray notices that a machine has gone whose processes have ended."""
+"""Time in which Ray's own process on a machine ends that goes, after those of the nodes."""
+_ANSWER_SECONDS = 2.0
+"""Time in which a machine accepts a connection."""
 _REMOVE_SECONDS = 120.0
 """Time in which every machine starts a process that removes files; a second or two on an idle machine."""
 # A Ray actor takes about 15 s to start, so the default window of 60 s could never be exceeded.
@@ -259,10 +262,22 @@ class RayWorker:
         return Exit(clean=False, description="its Ray actor has failed", error=str(error), final=True)
 
     def _is_without_machine(self) -> bool:
-        return not any(machine["Alive"] and machine["NodeID"] == self._machine for machine in ray.nodes())
+        machines = [machine for machine in ray.nodes() if machine["NodeID"] == self._machine]
+        return bool(self._machine) and not any(map(_is_there, machines))
 
     def _send(self, kind: str, content: Any) -> None:
         self._events.put(Event(self._node.name, kind, content))
+
+
+def _is_there(machine: Mapping[str, Any]) -> bool:
+    """Whether a machine, an element of `ray.nodes()`, accepts connections; Ray notices that one has gone much later."""
+    if not machine["Alive"]:
+        return False
+    try:
+        socket.create_connection((machine["NodeManagerAddress"], machine["NodeManagerPort"]), _ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def run(
