@@ -4,6 +4,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from .imports_elsewhere import import_elsewhere
 from .launch.processes.cuda_libraries import load_runtime
 from .moved_modules import find_moved_modules
 
@@ -51,6 +52,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # Where there is a GPU, TensorFlow registers its kernels with this library while it is imported.
 load_runtime()
 
+import_elsewhere()
 find_moved_modules()
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and

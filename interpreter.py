@@ -26,7 +26,8 @@ def python_command(code: str, *arguments: str, in_new_session: bool = False) -> 
     """
     if in_new_session and os.nice(0):
         code = f"from {__name__} import keep_niceness; keep_niceness(); {code}"
-    return [sys.executable, "-c", _on_this_path(code), *arguments]
+    # Importing Callboard lets libraries that read the working directory be imported elsewhere.
+    return [sys.executable, "-c", _on_this_path(f"import {_LIBRARY}; {code}"), *arguments]
 
 
 def callboard_command(*arguments: str, before: str = "", in_new_session: bool = False) -> list[str]:

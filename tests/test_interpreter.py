@@ -11,6 +11,8 @@ import sys
 import pytest
 from parsed_modules import parsed
 
+from callboard.environments.workers.interpreters import find_interpreter
+from callboard.errors import CallboardError
 from callboard.interpreter import callboard_command, python_command, spawning_on_this_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -123,3 +125,22 @@ def test_a_new_session_keeps_the_niceness_of_who_has_started_it():
     done = subprocess.run(python_command(code), capture_output=True, text=True)
     niceness, group = done.stdout.split("\n")[:2]
     assert group.endswith(f" nice {niceness}"), done.stderr
+
+
+def test_libraries_that_read_the_working_directory_do_so_elsewhere(hostile):
+    # Glfw loads its library from there, and asks Python for its version, which takes `ctypes` from there.
+    (hostile / "libglfw.so").write_text("no library")
+    os.mkfifo(hostile / "matplotlibrc")  # Who opens it waits for ever.
+    code = "import glfw, matplotlib, os; sys.exit(os.getcwd() != sys.argv[1])"
+    for module in ("glfw", "matplotlib"):
+        pytest.importorskip(module)
+    done = subprocess.run(python_command(code, str(hostile)), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_uv_reads_no_settings_of_the_working_directory(hostile, tmp_path_factory, monkeypatch):
+    (hostile / "uv.toml").write_text("no TOML")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    with pytest.raises(CallboardError) as refused:
+        find_interpreter("uv:./none")
+    assert "TOML" not in str(refused.value) and "none" in str(refused.value)

@@ -123,7 +123,8 @@ def _probed(setting: str, executable: str) -> Interpreter:
 
 def _made_by_uv(setting: str) -> str:
     """Returns the executable of a virtual environment with the packages of a setting, which is made if need be."""
-    requirements = [one.strip() for one in setting.removeprefix(_UV).split(",") if one.strip()]
+    given = [one.strip() for one in setting.removeprefix(_UV).split(",") if one.strip()]
+    requirements = [os.path.abspath(one) if one.startswith("./") else one for one in given]
     if not requirements:
         raise CallboardError(f"{PYTHON}: name a package after '{_UV}', such as '{_UV}gymnasium==1.1.1'")
     uv = shutil.which("uv") or os.path.join(os.path.dirname(sys.executable), "uv")
@@ -141,17 +142,24 @@ def _made_by_uv(setting: str) -> str:
         pythons = [one for one in requirements if one.startswith("python=")]
         versions = [part for one in pythons for part in ("--python", one.lstrip("python="))]
         packages = [one for one in requirements if one not in pythons]
-        _run_uv(setting, [uv, "venv", "--quiet", "--clear", *versions, str(folder)])
-        _run_uv(setting, [uv, "pip", "install", "--quiet", "--python", str(executable), "numpy", *packages])
+        _run_uv(setting, cache, [uv, "venv", "--quiet", "--clear", *versions, str(folder)])
+        _run_uv(setting, cache, [uv, "pip", "install", "--quiet", "--python", str(executable), "numpy", *packages])
         finished.write_text(",".join(requirements) + "\n")
     return str(executable)
 
 
-def _run_uv(setting: str, command: list[str]) -> None:
+def _run_uv(setting: str, folder: pathlib.Path, command: list[str]) -> None:
+    # In the working directory, `uv.toml` and `pyproject.toml` of others could name the index.
     environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INSTALL_SECONDS, env=environment
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_SECONDS,
+            env=environment,
         )
     except subprocess.TimeoutExpired as error:
         raise CallboardError(f"{PYTHON}: uv has not installed {setting!r} in {_INSTALL_SECONDS:.0f} s") from error

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...imports_elsewhere import import_elsewhere
 from .exchange import SLOTS, Channel, Exchange, plain
 from .stepping import Agents, DmEnv, Refused, Singles, Vector, name_of, old_gym
 
@@ -395,6 +396,7 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
             file.write(str(os.nice(0)))
     if sys.prefix == sys.base_prefix and site.ENABLE_USER_SITE is False:
         site.addsitedir(site.getusersitepackages())
+    import_elsewhere()
     channel, server = Channel(reads, writes), _Server(memory)
     while True:
         try:

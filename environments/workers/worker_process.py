@@ -1,8 +1,9 @@
 """A worker process, and requests to it.
 
 The process has nothing of this library: an interpreter reads its program from its standard input, one text that
-consists of the modules `exchange`, `stepping` and `making`.  It has a session of its own, and Linux kills it, with what
-it has started, when this process ends, however that happens.  Its memory has no name, so nothing else is left either.
+consists of the modules `imports_elsewhere`, `exchange`, `stepping` and `making`.  It has a session of its own, and Linux
+kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so nothing
+else is left either.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
 from .interpreters import SAME, Interpreter
 
-_MODULES = ("exchange", "stepping", "making")
+_MODULES = ("../../imports_elsewhere", "exchange", "stepping", "making")
 _END_SECONDS = 10.0
 _DISTRIBUTIONS = {"ale_py": "ale-py", "Box2D": "gymnasium[box2d]", "mujoco": "gymnasium[mujoco]", "mpe2": "mpe2"}
 """Packages that provide a module of another name."""
