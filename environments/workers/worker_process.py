@@ -1,9 +1,9 @@
 """A worker process, and requests to it.
 
 The process has nothing of this library: an interpreter reads its program from its standard input, one text that
-consists of the modules `imports_elsewhere`, `exchange`, `stepping` and `making`.  It has a session of its own, and Linux
-kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so nothing
-else is left either.
+consists of the modules `imports_elsewhere`, `exchange`, `stepping` and `making`.  It has a session of its own, and
+Linux kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so
+nothing else is left either.
 """
 
 import contextlib

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..node_names import kind_of, number_of, policy_of
 from .layout import POLICIES, RunDirectory, is_checkpoint_name
-from .remote_storage import BEST_POLICIES, KEPT, Storage
+from .remote_storage import BEST_POLICIES, KEPT, Storage, StorageError
 
 _STORE_SECONDS = 5.0
 # Upper bound on the fraction of time spent on storing: large files are stored less often.
@@ -57,6 +57,13 @@ class Mirror:
 
     def fetch(self) -> None:
         """Downloads the files from which the node continues, and those it appends to."""
+        try:
+            self._fetch()
+        except StorageError as error:
+            # Not an error of the user's settings, which would end the run: the node is started again.
+            raise (error.__cause__ or error) from None
+
+    def _fetch(self) -> None:
         storage, path = self._storage, self._directory.path
         storage.fetch(self._log, path)
         if self._label == "learner":

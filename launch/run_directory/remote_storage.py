@@ -5,15 +5,18 @@ without it.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ...files.atomic_files import file_draft
+from ...files.guarded_files import open_regular
 from ...files.manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from ...install_commands import install_command
 from .layout import KEEP_MARK, POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
@@ -23,7 +26,14 @@ KEPT = 2
 BEST_POLICIES = ("checkpoints/best.npz", "checkpoints/best-before.npz")
 _DONE = "DONE"
 _TRIES_FOR_NEWEST = 10
+_SILENT_SECONDS = 30.0
+_MOST_PAGE_BYTES = 2**24
+"""Bound on a page of a web server that lists files."""
 _logger = logging.getLogger(__name__)
+
+
+class StorageError(CallboardError):
+    """A URL cannot be read; the cause is the error of its backend."""
 
 
 def is_url(path: str | os.PathLike[str] | None) -> bool:
@@ -50,20 +60,60 @@ class Storage:
             ) from error
         self.url = url
         try:
-            self._files, self._root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError, OSError) as error:
-            raise CallboardError(f"the run directory {url} cannot be used: {error}") from error
+            settings = _of_web_servers() if url.startswith(("http://", "https://")) else {}
+            self._files, self._root = fsspec.core.url_to_fs(url, **settings)
+        except Exception as error:  # Each storage backend raises its own errors.
+            raise StorageError(f"the run directory {url} cannot be used: {' '.join(str(error).split())}") from error
+
+    @property
+    def local(self) -> pathlib.Path | None:
+        """The directory, if the URL is that of one on this machine."""
+        return pathlib.Path(self._root) if "file" in self._protocols() else None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, CallboardError):
+            raise
+        except Exception as error:  # As above.
+            raise StorageError(f"{self.url} cannot be read: {one_line(error)}") from error
 
     def exists(self, name: str) -> bool:
-        self._files.invalidate_cache()
-        return bool(self._files.exists(self._at(name)))
+        with self._reading():
+            self._files.invalidate_cache()
+            return bool(self._files.exists(self._at(name)))
 
     def fetch(self, name: str, directory: pathlib.Path, most_bytes: int | None = None) -> bool:
         """Downloads a file into a local directory; returns False if there is none, or it has more than `most_bytes`."""
-        if not self.exists(name) or (most_bytes is not None and self._files.size(self._at(name)) > most_bytes):
+        if not self.exists(name):
             return False
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        self._files.get_file(self._at(name), str(directory / name))
+        with self._reading():
+            if self.local is not None:
+                with open(open_regular(self._at(name)), "rb") as file, open(directory / name, "wb") as copy:
+                    if most_bytes is not None and os.fstat(file.fileno()).st_size > most_bytes:
+                        return False
+                    shutil.copyfileobj(file, copy, 2**20)
+                return True
+            from fsspec.callbacks import Callback
+
+            class Bounded(Callback):
+                """Ends a download that becomes too large: a web server need not say how long a file is."""
+
+                def relative_update(self, inc: int = 1) -> None:
+                    super().relative_update(inc)
+                    if most_bytes is not None and self.value > most_bytes:
+                        raise _TooLarge
+
+            size = self._files.size(self._at(name))
+            if most_bytes is not None and size is not None and size > most_bytes:
+                return False
+            try:
+                self._files.get_file(self._at(name), str(directory / name), callback=Bounded())
+            except _TooLarge:
+                (directory / name).unlink(missing_ok=True)
+                return False
         return True
 
     def fetch_newest(
@@ -181,13 +231,15 @@ class Storage:
     def shards(self) -> list[int]:
         """Returns the replay shards that have a checkpoint."""
         self._files.invalidate_cache()
-        found = {path.rsplit("/", 4)[1] for path in self._files.glob(self._at(f"replay/*/checkpoints/*/{_DONE}"))}
+        with self._reading():
+            found = {path.rsplit("/", 4)[1] for path in self._files.glob(self._at(f"replay/*/checkpoints/*/{_DONE}"))}
         return sorted(int(name) for name in found if name.isdigit())
 
     def _whole(self, folder: str) -> list[str]:
         """Returns the names of the complete directories in a folder, the newest last."""
-        self._files.invalidate_cache()
-        return sorted(path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{_DONE}")))
+        with self._reading():
+            self._files.invalidate_cache()
+            return sorted(path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{_DONE}")))
 
     def _store_as(self, name: str, path: pathlib.Path) -> None:
         folder, _, last = self._at(name).rpartition("/")
@@ -202,10 +254,11 @@ class Storage:
 
     def folders_with(self, name: str) -> list[str]:
         """Returns the directories, at any depth, that contain a file of this name; "." stands for this one."""
-        self._files.invalidate_cache()
-        if not self._files.exists(self._root):
-            return []
-        paths = [path.removeprefix(self._root).strip("/") for path in self._files.find(self._root)]
+        with self._reading():
+            self._files.invalidate_cache()
+            if not self._files.exists(self._root):
+                return []
+            paths = [path.removeprefix(self._root).strip("/") for path in self._files.find(self._root)]
         return [path.rpartition("/")[0] or "." for path in paths if path.rpartition("/")[2] == name]
 
     def _protocols(self) -> Sequence[str]:
@@ -215,7 +268,8 @@ class Storage:
     def find(self, pattern: str) -> list[str]:
         """Returns the names of the files that match a pattern such as `policies/*/experiment.yaml`."""
         beginning = self._at("")
-        return sorted(str(path).removeprefix(beginning) for path in self._files.glob(self._at(pattern)))
+        with self._reading():
+            return sorted(str(path).removeprefix(beginning) for path in self._files.glob(self._at(pattern)))
 
     def remove(self, name: str) -> None:
         """Removes a file, if it exists."""
@@ -224,6 +278,42 @@ class Storage:
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+class _TooLarge(Exception):
+    pass
+
+
+@functools.cache
+def _of_web_servers() -> dict[str, Any]:
+    """Returns settings of the backend for `http://`: bounds on silence, and on pages, rather than on the whole time."""
+    import aiohttp
+
+    class Bounded(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            page = b""
+            async for chunk in self.content.iter_chunked(2**16):
+                page += chunk
+                if len(page) > _MOST_PAGE_BYTES:
+                    raise ValueError(f"a page has more than {_MOST_PAGE_BYTES:,} bytes")
+            return page
+
+        async def text(self, encoding: str | None = None, errors: str = "replace") -> str:
+            return (await self.read()).decode(encoding or "utf-8", errors)
+
+    silence = aiohttp.ClientTimeout(total=None, sock_connect=_SILENT_SECONDS, sock_read=_SILENT_SECONDS)
+    return {"client_kwargs": {"timeout": silence, "response_class": Bounded}}
+
+
+def check_owner(run: str | pathlib.Path, otherwise: str) -> None:
+    """Refuses a run of this machine, named by its path or a URL, that others may have written.
+
+    Raises:
+      CallboardError: see `RunDirectory.check_owner`.
+    """
+    path = Storage(str(run)).local if is_url(str(run)) else pathlib.Path(run)
+    if path is not None:
+        RunDirectory(path).check_owner(otherwise)
 
 
 @contextlib.contextmanager

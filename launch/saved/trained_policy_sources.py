@@ -1,6 +1,5 @@
 """The policies that other runs have trained: their agents and weights."""
 
-import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,9 +13,8 @@ from ..experiments.policy_plan import make_plan
 from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.settings import read_experiment
 from ..experiments.warm_start_settings import check_source_exists
-from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import read_policy
-from ..run_directory.remote_storage import is_url, local_copy
+from ..run_directory.remote_storage import check_owner, local_copy
 from ..run_directory.run_reference import RunReference, parse_run_reference
 from .saved_policies import policy_file, saved_spec
 
@@ -37,8 +35,7 @@ def trained_agent(policy: TrainedPolicy) -> Agent:
       CallboardError: there is no such run.
     """
     run = _existing(policy).run
-    if not is_url(run):
-        RunDirectory(pathlib.Path(run)).check_owner("copy the run, for example with cp -r")
+    check_owner(run, "copy the run, for example with cp -r")
     return read_experiment(run).agent
 
 

@@ -4,19 +4,20 @@ A wheel offers the policies in its package by an entry point of the group `callb
 Nothing here runs code of a zoo: packages are found without being imported, and cards are JSON.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import math
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, one_line, unknown
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_json, read_regular
 from ...launch.run_directory.layout import RunDirectory
-from ...launch.run_directory.remote_storage import Storage, is_url
+from ...launch.run_directory.remote_storage import Storage, check_owner, is_url
 
 GROUP = "callboard.zoo"
 CARD = "policy.json"
@@ -26,6 +27,7 @@ FILES = ("experiment.yaml", "environment.json", WEIGHTS)
 FORMAT = 1
 _MOST_BYTES = 2**28
 _MOST_CARD_BYTES = 2**20
+_MOST_EPISODES, _MOST_LETTERS = 100_000, 1_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -113,11 +115,9 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise CallboardError(f"{path} is not empty; name a new directory")
     source = RunDirectory(pathlib.Path(policy.place, policy.name))
-    if not policy.installed and not trust and not is_url(policy.place):
-        source.check_owner("give --trust")
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with directory_draft(path) as draft:
+    if not policy.installed and not trust:
+        check_owner(f"{policy.place}/{policy.name}", "give --trust")
+    with writing(str(path)), new_directory(path) as draft:
         for name in (*FILES, CARD):
             (draft / name).parent.mkdir(exist_ok=True)
             if is_url(policy.place):
@@ -141,6 +141,30 @@ def installed_zoos() -> list[pathlib.Path]:
         spec = importlib.util.find_spec(point.value.partition(".")[0])
         found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
     return list(dict.fromkeys(found))
+
+
+@contextlib.contextmanager
+def writing(place: str) -> Iterator[None]:
+    """Makes errors of writing into a folder, or to a URL, those of the user.
+
+    Raises:
+      CallboardError: the place cannot be written.
+    """
+    try:
+        yield
+    except CallboardError:
+        raise
+    except Exception as error:  # Each storage backend raises its own errors.
+        raise CallboardError(f"{place} cannot be written: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def new_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a draft that becomes a directory, complete or not at all."""
+    path = path.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with directory_draft(path) as draft:
+        yield draft
 
 
 def check_name(name: str) -> None:
@@ -181,9 +205,14 @@ def parse_card(content: Any) -> Card:
     values: dict[str, Any] = {name: content.get(name) for name in Card._fields}
     curve = values["curve"]
     fits = {
-        **{name: isinstance(values[name], str) for name in ("agent", "env", "callboard")},
-        **{name: type(values[name]) is int for name in ("seed", "steps", "episodes")},
-        **{name: _is_number(values[name]) for name in ("mean", "std")},
+        **{name: _is_text(values[name]) for name in ("agent", "env", "callboard")},
+        **{
+            name: type(values[name]) is int and 0 <= values[name] < 2**bits
+            for name, bits in (("seed", 31), ("steps", 63))
+        },
+        "episodes": type(values["episodes"]) is int and 1 <= values["episodes"] <= _MOST_EPISODES,
+        "mean": _is_number(values["mean"]),
+        "std": _is_number(values["std"]) and values["std"] >= 0,
         "curve": isinstance(curve, list)
         and all(isinstance(point, list) and len(point) == 2 and all(map(_is_number, point)) for point in curve),
     }
@@ -191,6 +220,10 @@ def parse_card(content: Any) -> Card:
         if not fitting:
             raise ValueError(f"{name} in its {CARD} is missing or wrong")
     return Card(**values)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MOST_LETTERS
 
 
 def _is_number(value: Any) -> bool:

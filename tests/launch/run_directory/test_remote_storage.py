@@ -1,12 +1,15 @@
 """Run directories at a URL: what is stored, what is fetched, and what half a checkpoint is taken for: none."""
 
+import http.server
 import os
 import pathlib
+import threading
 
 import pytest
 from stored_nodes import directory_of, write_checkpoint
 
 from callboard.errors import CallboardError
+from callboard.launch.experiments.settings import read_settings
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import KEEP_MARK, RunDirectory
 from callboard.launch.run_directory.node_mirror import Mirror
@@ -157,3 +160,85 @@ def test_directories_that_contain_a_file_are_found_at_any_depth(storage, bucket)
     (bucket / "x.yaml").touch()
     assert sorted(storage.folders_with("x.yaml")) == [".", "a", "b/c"]
     assert Storage(f"{storage.url}/nowhere").folders_with("x.yaml") == []
+
+
+class OddServer(http.server.BaseHTTPRequestHandler):
+    """Serves a folder with one file, in the manner that the first part of the path names."""
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        manner, _, name = self.path.strip("/").partition("/")
+        self.send_response(500 if manner == "failing" else 302 if manner == "elsewhere" and name else 200)
+        self.send_header("Location", "file:///etc/passwd")
+        self.end_headers()  # Nothing says how long it is.
+        page = b"<a href='run/'>run</a>" if not name else b"<a href='file'>file</a>" if name == "run" else b"content"
+        if (manner, bool(name)) == ("endless", False) or (manner, name) == ("large", "run/file"):
+            page = b"x" * 2**20
+        for _ in range(64 if len(page) > 99 else 1):
+            try:
+                self.wfile.write(page)
+            except OSError:
+                return
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def server():
+    serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OddServer)
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{serving.server_address[1]}"
+    serving.shutdown()
+    serving.server_close()
+
+
+def test_files_of_a_web_server_that_does_not_say_how_long_they_are(server, tmp_path):
+    storage = Storage(f"{server}/silent")
+    assert storage.find("*/file") == ["run/file"]
+    assert storage.fetch("run/file", tmp_path, most_bytes=100)
+    assert (tmp_path / "run" / "file").read_text() == "content"
+    large = Storage(f"{server}/large")
+    assert not large.fetch("run/file", tmp_path, most_bytes=2**21) and not (tmp_path / "run" / "file").exists()
+
+
+@pytest.mark.parametrize("manner", ["failing", "endless"])
+def test_a_web_server_that_does_not_list_its_files_is_one_line(manner, server):
+    with pytest.raises(CallboardError, match=f"{manner} cannot be read: ") as refused:
+        Storage(f"{server}/{manner}").find("*/file")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_redirection_leads_to_no_file_of_this_machine(server, tmp_path):
+    try:
+        assert not Storage(f"{server}/elsewhere").fetch("run/file", tmp_path, most_bytes=2**20)
+    except CallboardError as error:
+        assert "cannot be read" in str(error)
+    assert not (tmp_path / "run" / "file").exists()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/run", "http://", "http://[", "weird://run", "zip:///etc/passwd"])
+def test_a_url_that_cannot_be_opened_is_one_line(url):
+    with pytest.raises(CallboardError) as refused:
+        Storage(url).find("*/file")
+    assert "\n" not in str(refused.value)
+
+
+def test_links_and_pipes_at_a_url_of_this_machine_are_refused(bucket, storage, tmp_path):
+    bucket.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (bucket / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(bucket / "pipe")
+    for name, problem in (("link", "is a symbolic link"), ("pipe", "is no regular file")):
+        with pytest.raises(CallboardError, match=problem):
+            storage.fetch(name, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("beginning", ["", "file://", "local://"])
+def test_what_others_can_write_is_refused_at_every_spelling(beginning, bucket):
+    bucket.mkdir(parents=True)
+    (bucket / "experiment.yaml").write_text("agent: ppo\n")
+    bucket.chmod(0o777)
+    with pytest.raises(CallboardError, match="can be written by others"):
+        read_settings(f"{beginning}{bucket}")

@@ -126,6 +126,32 @@ def test_what_others_can_write_is_taken_only_with_trust(zoo, tmp_path, capsys):
     assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", str(tmp_path / "zoo"), "--trust"]) == 0
 
 
+@pytest.mark.parametrize(
+    "name, value", [("episodes", 0), ("episodes", 10**9), ("seed", -1), ("std", -1.0), ("env", "x" * 2000)]
+)
+def test_a_card_whose_evaluation_cannot_be_repeated_is_left_out(name, value, zoo):
+    content = json.loads((zoo / "tiny" / CARD).read_text())
+    with pytest.raises(ValueError, match=f"{name} in its {CARD} is missing or wrong"):
+        parse_card({**content, name: value})
+
+
+def test_a_zoo_of_others_at_a_url_of_this_machine_needs_trust(zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    (tmp_path / "zoo" / "tiny").chmod(0o777)
+    for beginning in ("file://", "local://"):
+        assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", f"{beginning}{tmp_path}/zoo"]) == 2
+        assert "if you trust it, give --trust" in capsys.readouterr().err and not (tmp_path / "new").exists()
+
+
+def test_places_that_cannot_be_written_are_one_line(zoo, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    push = ["push", str(zoo.parent / "runs"), str(tmp_path / "file"), "--episodes", "1"]
+    for arguments in (["get", "tiny", str(tmp_path / "file" / "new"), "--from", str(zoo)], push):
+        assert main(["zoo", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert "file" in error and "cannot be written: NotADirectoryError" in error or "FileExistsError" in error
+
+
 def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_path, monkeypatch):
     package = tmp_path / "somebodys_zoo"
     shutil.copytree(zoo, package)
