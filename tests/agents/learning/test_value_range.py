@@ -1,6 +1,7 @@
 """The range of distributions of values: it follows the returns seen, as they are learned from."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +171,62 @@ def test_targets_at_an_end_move_it_as_far_as_rewards_allow():
     np.testing.assert_allclose(ends(value_range), [-5.0, 105.0], rtol=1e-5)
     value_range.follow(target[:, ::-1], value_range.support(11), tf.fill((8,), True))
     np.testing.assert_allclose(ends(value_range), [-5.0, 105.0], rtol=1e-5)
+
+
+def peaked_layer(values: np.ndarray, centers: np.ndarray) -> tf.Module:
+    """A critic of distributions around each center, one for each feature; its target begins as it."""
+    critic = tf.Module()
+    critic.layer = tf.keras.layers.Dense(len(values), use_bias=True)
+    critic.layer.build((None, len(centers)))
+    critic.layer.kernel.assign(-0.5 * np.square((values - centers[:, np.newaxis]) / (2 * (values[1] - values[0]))))
+    critic.atom_layers = [critic.layer]
+    return critic
+
+
+def means_of(critic: tf.Module, values: np.ndarray) -> np.ndarray:
+    logits = critic.layer(tf.eye(critic.layer.kernel.shape[0])).numpy().astype(float)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers @ values / powers.sum(axis=1)
+
+
+def moved_means(low: float, high: float, show: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """Means of two critics' distributions before and after the range moves from `low` and `high`; the wider spacing."""
+    value_range = ValueRange(D4PG(discount=0.99))
+    value_range.update(sample_with(low / 1.5, reward=high / 1.5))
+    values = value_range.support(51).numpy().astype(float)
+    centers = np.linspace(0.7 * low, 0.7 * high, 5)
+    critics = peaked_layer(values, centers), peaked_layer(values, centers)
+    before = means_of(critics[0], values)
+    show(value_range, values)
+    value_range.settle(*critics)
+    found = value_range.support(51).numpy().astype(float)
+    assert not np.allclose(found, values)
+    after = means_of(critics[0], found)
+    np.testing.assert_array_equal(means_of(critics[1], found), after)
+    return before, after, max(found[1] - found[0], values[1] - values[0])
+
+
+def test_values_rise_with_targets_that_gather_at_the_highest():
+    def gather(value_range, values):
+        value_range.follow(tf.constant(np.eye(51)[[50] * 8]), values, tf.fill((8,), True))
+
+    before, after, _ = moved_means(0.0, 30.0, gather)
+    np.testing.assert_allclose(after, 1.5 * before, rtol=1e-5)
+    # With a lowest value, all rise in proportion to their distance from it.
+    before, after, spacing = moved_means(-30.0, 30.0, gather)
+    np.testing.assert_allclose(after, -30.0 + 75.0 / 60.0 * (before + 30.0), atol=spacing)
+    assert (after > before).all()
+
+
+@pytest.mark.parametrize("reward, rise", [(35.0, 1.75), (300.0, 2.0)])
+def test_values_at_most_double_where_a_return_is_far_beyond(reward, rise):
+    before, after, spacing = moved_means(0.0, 30.0, lambda each, _: each.update(sample_with(0.0, reward=reward)))
+    np.testing.assert_allclose(after, rise * before, atol=spacing)
+
+
+def test_values_stay_where_the_lowest_falls():
+    before, after, spacing = moved_means(-20.0, 30.0, lambda each, _: each.update(sample_with(-40.0)))
+    np.testing.assert_allclose(after, before, atol=spacing)
 
 
 def test_weights_and_checkpoints_hold_the_ends_alone():
