@@ -11,25 +11,21 @@ from callboard.cli.command import main
 pytestmark = pytest.mark.slow
 
 STEPS = 6000
-SMALL = (
-    "--agent.network.hidden-sizes",
-    "[64, 64]",
-    "--agent.batch-size",
-    "64",
-    "--agent.replay.samples-per-insert",
-    "64",
-)
-RATES = ("--agent.actor-optimizer.learning-rate", "3e-4", "--agent.critic-optimizer.learning-rate", "3e-4")
+SMALL = {
+    "network.hidden-sizes": "[64, 64]",
+    "batch-size": "64",
+    "replay.samples-per-insert": "64",
+    "actor-optimizer.learning-rate": "3e-4",
+    "critic-optimizer.learning-rate": "3e-4",
+}
 
 
-def score(run_dir: Any, seed: int, *settings: str) -> float:
-    """The mean of the last evaluations without noise, from half of the run on."""
-    often = ("--max-steps", str(STEPS), "--evaluate-every", "500", "--evaluation-episodes", "20")
-    where = ("--launcher", "inline", "--seed", str(seed), "--run-dir", str(run_dir))
-    assert (
-        main(["train", "d4pg", "--env", "held_point:HeldPoint", *often, *where, *SMALL, *SAMPLED, *RATES, *settings])
-        == 0
-    )
+def score(run_dir: Any, seed: int, **ends: str) -> float:
+    """The mean of the evaluations without noise after half of a run."""
+    settings = [text for name, value in {**SMALL, **ends}.items() for text in (f"--agent.{name}", value)]
+    often = ["--max-steps", str(STEPS), "--evaluate-every", "500", "--evaluation-episodes", "20"]
+    where = ["--launcher", "inline", "--seed", str(seed), "--run-dir", str(run_dir)]
+    assert main(["train", "d4pg", "--env", "held_point:HeldPoint", *often, *where, *settings]) == 0
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     returns = {row["evaluator/environment_steps"]: row["evaluator/return"] for row in rows if "evaluator/return" in row}
     return float(np.mean([value for step, value in returns.items() if step > STEPS / 2]))
@@ -38,5 +34,5 @@ def score(run_dir: Any, seed: int, *settings: str) -> float:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_values_that_continue_after_a_short_time_limit(tmp_path, seed):
     # The sum of rewards is at most 40, and values go to 100.
-    given = score(tmp_path / "given", seed, "--agent.value-min", "0", "--agent.value-max", "100")
+    given = score(tmp_path / "given", seed, value_min="0", value_max="100")
     assert score(tmp_path / "found", seed) > given - 2.0
