@@ -20,9 +20,9 @@ SMALL = {
 }
 
 
-def score(run_dir: Any, seed: int, **ends: str) -> float:
+def score(run_dir: Any, seed: int, ends: dict[str, str]) -> float:
     """The mean of the evaluations without noise after half of a run."""
-    settings = [text for name, value in {**SMALL, **ends}.items() for text in (f"--agent.{name}", value)]
+    settings = [text for name, value in (SMALL | ends).items() for text in (f"--agent.{name}", value)]
     often = ["--max-steps", str(STEPS), "--evaluate-every", "500", "--evaluation-episodes", "20"]
     where = ["--launcher", "inline", "--seed", str(seed), "--run-dir", str(run_dir)]
     assert main(["train", "d4pg", "--env", "held_point:HeldPoint", *often, *where, *settings]) == 0
@@ -34,5 +34,5 @@ def score(run_dir: Any, seed: int, **ends: str) -> float:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_values_that_continue_after_a_short_time_limit(tmp_path, seed):
     # The sum of rewards is at most 40, and values go to 100.
-    given = score(tmp_path / "given", seed, value_min="0", value_max="100")
-    assert score(tmp_path / "found", seed) > given - 2.0
+    given = score(tmp_path / "given", seed, {"value-min": "0", "value-max": "100"})
+    assert score(tmp_path / "found", seed, {}) > given - 2.0
