@@ -142,14 +142,14 @@ def _learner(port: int, pipe: Connection) -> None:
 
     def get_variables(have: Sequence[int] | None, most: int | None = None) -> Any:
         nonlocal sent
-        answer = store.get(have, 0.5, most)
+        answer = store.get_variables(have, most)
         if answer is not None and not isinstance(answer[1], int):
             sent += len(answer[1])
         return answer
 
     def get_part(version: Sequence[int], offset: int, size: int) -> Any:
         nonlocal sent
-        part = store.part(version, offset, size)
+        part = store.get_part(version, offset, size)
         sent += 0 if part is None else len(part)
         return part
 

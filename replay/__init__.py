@@ -22,10 +22,9 @@ from .servers.window_weights import WindowWeights
 from .stacking import Frames, check_stack, initial_frames, push_frames, stacked_sample, stacked_spec, without_frames
 from .transition_replay import TransitionReplay
 from .writing.batch_writers import ReplayItem
-from .writing.discounted_returns import DiscountedReturns
 from .writing.item_format import ItemFormat
 from .writing.item_writer import ItemWriter
-from .writing.sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
+from .writing.sequences import DiscountedReturns, SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .writing.windows import WindowFormat, WindowWriter
 
 __all__ = [

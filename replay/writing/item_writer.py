@@ -13,10 +13,9 @@ import tree
 from ...data import Nest, Record
 from ..servers.handle import ReplayHandle
 from .batch_writers import CHUNK_LENGTH, PerEnvironmentWriters, WholeBatchWriter
-from .discounted_returns import DiscountedReturns
 from .item_format import ItemFormat
 from .recent_records import RecentRecords
-from .sequences import check_shapes
+from .sequences import DiscountedReturns, check_shapes
 
 Priority = Callable[[Record], np.ndarray]
 """Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but

@@ -10,11 +10,10 @@ import tensorflow as tf
 import tree
 
 from ... import specs
-from ...data import Layout, Nest, Record, Sample
+from ...data import Layout, Nest, Record, Sample, any_true
 from ..packing import ITEM_ID_BYTES, WRITER_BITS, Packing, item_id
 from ..servers.handle import ReplayHandle, flushed
 from ..stacking import is_frame, path_text, single_frames, stack_rows, without_frames
-from .discounted_returns import DiscountedReturns
 from .queue_room import QueueRoom
 
 # Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences
@@ -302,6 +301,34 @@ class SequenceWriter:
             return [history[begin:]]
         frames = [column[begin - self._columns.earlier :] for column in history[1 : self._every_timestep]]
         return [history[0][begin:], *frames, *(column[begin] for column in history[self._every_timestep :])]
+
+
+class DiscountedReturns:
+    """The discounted return of every environment of a batch, see `Sample.discounted_return`.
+
+    Args:
+      discount: γ.
+      batch: number of environments (B).
+    """
+
+    def __init__(self, discount: float, batch: int):
+        self._discount = np.float32(discount)
+        self._before = self._after = np.zeros(batch, np.float32)
+
+    def after(self, record: Record, again: bool = False) -> np.ndarray:
+        """Returns the returns `[B]` up to the reward that follows a timestep.
+
+        Args:
+          record: the timestep, arrays `[B, ...]`.
+          again: whether it is the same one as in the call before.
+        """
+        if not again:
+            self._before = self._after
+        self._after = self._discount * self._before
+        if any_true(record.first):
+            self._after[record.first] = 0
+        self._after += record.reward
+        return self._after
 
 
 def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:

@@ -26,6 +26,8 @@ HEADINGS = (
     "### {}: compiled in the first learner step",
 )
 AGENTS = {"IMPALA": Impala(), "Ape-X": Apex(replay=dataclasses.replace(Apex().replay, min_size=64, size=1000))}
+MOST_MODULES = {"IMPALA": 22, "Ape-X": 30}
+"""Modules that a record enters from an action to the next.  The numbers may only shrink."""
 
 
 class Calls:
@@ -130,3 +132,8 @@ def test_a_record_takes_the_path_of_the_page(agent, tmp_path, monkeypatch):
     for heading, modules in zip(HEADINGS, path, strict=True):
         changes += corrections(heading.format(agent), modules)
     assert not changes, f"{PAGE.relative_to(ROOT)}: " + "; ".join(changes)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_record_enters_few_modules(agent):
+    assert len(listed(HEADINGS[0].format(agent))) <= MOST_MODULES[agent], "join modules that are one concept"

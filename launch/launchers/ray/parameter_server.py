@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
     from ....agents.variables.weights import Snapshot
 
-_HOLD_SECONDS = 0.5
-"""Long-poll timeout of `get_variables`."""
-
 
 class ParameterServer(WeightStore):
     """Serves weights as a learner node does, so that actors need not reach the learner, which may end before them.
@@ -32,14 +29,3 @@ class ParameterServer(WeightStore):
         newest = self.version()
         if newest is None or tuple(version) >= newest:
             self.put(Version(*version), packed)
-
-    def get_variables(
-        self, have: Sequence[int] | None, most: int | None = None
-    ) -> "Snapshot | tuple[tuple[int, int], int] | None":
-        """Returns the newest weights, or None if there are none other than version `have` within a short wait.
-
-        Of weights of more than `most` bytes, it returns their number; `get_part` returns them.
-        """
-        return self.get(have, _HOLD_SECONDS, most)
-
-    get_part = WeightStore.part

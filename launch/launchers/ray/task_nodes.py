@@ -91,7 +91,7 @@ class TrainingNode(LearnerNode):
         if self._next_push.has_passed:
             with contextlib.suppress(Unreachable):
                 server = self._server.client(CALL_SECONDS)
-                newest = self._publishing.get_variables(server.version())
+                newest = self._publishing.weights.get_variables(server.version())
                 if newest is not None:
                     server.publish(*newest)
                     self._next_push.restart(self._push_interval)

@@ -248,7 +248,7 @@ class WeightRelay(WeightFetcher):
         with self._answered:
             # No node may have asked for a while.
             self._answered.wait_for(lambda: not self._fresh.has_passed, _HOLD_SECONDS)
-        return self._store.get(have, _HOLD_SECONDS)
+        return self._store.get_variables(have, patience=_HOLD_SECONDS)
 
 
 class _Memory:

@@ -5,10 +5,10 @@ Does not import TensorFlow, so a process that only keeps weights stays small.
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....data import Version
-from .held_snapshots import HeldSnapshots
+from .held_snapshots import Announcement, HeldSnapshots
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 
 class WeightStore:
-    """Holds one snapshot of the weights.  All methods may be called from any thread."""
+    """Holds one snapshot of the weights.  All methods may be called from any thread.
 
-    def __init__(self) -> None:
+    Args:
+      patience: seconds for which a client waits for new weights.  Shutdown waits for pending calls.
+    """
+
+    served: ClassVar[tuple[str, ...]] = ("get_variables", "get_part")
+
+    def __init__(self, patience: float = 0.5) -> None:
+        self._patience = patience
         self._changed = threading.Condition()
         self._version: Version | None = None
         self._packed: Any = None
@@ -46,14 +53,20 @@ class WeightStore:
             self._version, self._packed = version, packed
             self._changed.notify_all()
 
-    def get(
-        self, have: Sequence[int] | None, patience: float, most: int | None = None
-    ) -> "Snapshot | tuple[tuple[int, int], int] | None":
-        """Returns the snapshot once its version is another than `have`; None if it is not within `patience` seconds.
+    def get_variables(
+        self, have: Sequence[int] | None, most: int | None = None, patience: float | None = None
+    ) -> "Snapshot | Announcement | None":
+        """Returns the snapshot once its version is another than `have`; None if it is not within a short wait.
 
-        A snapshot of more than `most` bytes is kept for `part`, and their number comes in its place.
+        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.  A snapshot of
+        more than `most` bytes is kept for `get_part`; their number comes in its place.
+
+        Args:
+          have: the version of the caller's weights; None if it has none.
+          most: see above; None for snapshots of any size.
+          patience: seconds to wait instead of those of the store.
         """
-        snapshot = self._wait(have, patience)
+        snapshot = self._wait(have, self._patience if patience is None else patience)
         if snapshot is None:
             return None
         version, packed = snapshot[0], self._bytes(snapshot[1])
@@ -61,8 +74,8 @@ class WeightStore:
             return None if packed is None else (version, packed)
         return self._held.begin(version, packed, None if have is None else tuple(have))
 
-    def part(self, version: Sequence[int], offset: int, size: int) -> "np.ndarray | None":
-        """Returns at most `size` bytes of a snapshot that `get` has kept; None if it is no longer kept."""
+    def get_part(self, version: Sequence[int], offset: int, size: int) -> "np.ndarray | None":
+        """Returns at most `size` bytes of a snapshot that `get_variables` has announced; None if it is not kept."""
         return self._held.part((version[0], version[1]), offset, size)
 
     def _bytes(self, put: Any) -> "np.ndarray | None":
@@ -70,7 +83,7 @@ class WeightStore:
         return put
 
     def _wait(self, have: Sequence[int] | None, patience: float) -> tuple[tuple[int, int], Any] | None:
-        """Waits as `get` does; returns the version, and what was put."""
+        """Waits as `get_variables` does; returns the version, and what was put."""
         known = None if have is None else tuple(have)
         with self._changed:
             self._waiting += 1

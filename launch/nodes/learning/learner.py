@@ -30,6 +30,7 @@ from .peer_watch import PeerWatch
 from .prepared_learner import prepare_learner
 from .publishing import Publishing
 from .replay_connection import ReplayConnection
+from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5
 _PUBLISHED_SECONDS = 0.1
@@ -46,7 +47,7 @@ class LearnerNode(ReportingNode):
     """
 
     achieves_by_steps = False
-    served = Publishing.served
+    served = Publishing.served + WeightPublisher.served
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class LearnerNode(ReportingNode):
             0.0 if context.cooperative else _PUBLISHED_SECONDS,
         )
         self.serve(self._publishing)
+        self.serve(self._publishing.weights)
         self._writer = CheckpointWriter(
             context, run.checkpoints, checkpoints, coordinator, self.reporter, self._publishing.checked
         )

@@ -10,10 +10,8 @@ import tensorflow as tf
 from ....agents.agent import Agent, Policy
 from ....agents.agent_names import agent_name
 from ....agents.variables.finite_checks import LossCheck, NotFiniteError
-from ....agents.variables.weights import Snapshot
 from ....data import Update, Version
 from ...run_directory.checkpoints import Checkpoints, step_of
-from ..acting.held_snapshots import Announcement
 from ..acting.opponents import Announced, ServedPolicies
 from .weight_publisher import WeightPublisher
 
@@ -26,12 +24,10 @@ class Publishing:
       checkpoints: checkpoints of the run, for error messages.
       fixed: the fixed policies.
       every: learner steps between two snapshots, see `WeightPublisher`.
-      patience: seconds for which a client waits for new weights.  Shutdown waits for pending calls.
+      patience: seconds for which a client waits for new weights.
     """
 
     served: ClassVar[tuple[str, ...]] = (
-        "get_variables",
-        "get_part",
         "final_version",
         "get_fixed",
         "get_fixed_part",
@@ -42,22 +38,10 @@ class Publishing:
         self._agent = agent
         self._checkpoints = checkpoints
         self._fixed = fixed
-        self._patience = patience
-        self._weights = WeightPublisher(every)
+        self.weights = WeightPublisher(every, patience)
+        """Takes the snapshots, and serves them."""
         self._losses = LossCheck()
         self._final: Version | None = None
-
-    def get_variables(self, have: Sequence[int] | None, most: int | None = None) -> Snapshot | Announcement | None:
-        """Returns the newest weights, or None if there are none other than version `have` within a short wait.
-
-        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.  Weights of
-        more than `most` bytes are to be fetched with `get_part`; their number comes in their place.
-        """
-        return self._weights.get(have, self._patience, most)
-
-    def get_part(self, version: Sequence[int], offset: int, size: int) -> np.ndarray | None:
-        """Returns at most `size` bytes of the weights that `get_variables` named; None if they are no longer kept."""
-        return self._weights.part(version, offset, size)
 
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""
@@ -78,8 +62,8 @@ class Publishing:
     def begin(self, incarnation: int, step: int, variables: Sequence[tf.Variable]) -> None:
         """Publishes weights that do not follow from those before, as another incarnation; forgets their losses."""
         self._losses = LossCheck()
-        self._weights.begin(incarnation)
-        self._weights.publish_if_changed(step, variables)
+        self.weights.begin(incarnation)
+        self.weights.publish_if_changed(step, variables)
 
     def load_fixed(self, policy: Policy) -> None:
         """Reads the fixed policies of earlier incarnations, and takes the first snapshots of `policy`."""
@@ -104,7 +88,7 @@ class Publishing:
         """
         try:
             self._losses.check()
-            self._weights.raise_failure()
+            self.weights.raise_failure()
             yield
         except NotFiniteError as error:
             latest = self._checkpoints.latest()
@@ -115,17 +99,17 @@ class Publishing:
 
     def publish_if_due(self, step: int, variables: Sequence[tf.Variable]) -> None:
         """Publishes the weights if a client waits for them or so many steps have passed, see `WeightPublisher.due`."""
-        if self._weights.due(step):
+        if self.weights.due(step):
             with self.checked(step):
-                self._weights.publish_if_due(step, variables)
+                self.weights.publish_if_due(step, variables)
 
     def publish_newest(self, step: int, variables: Sequence[tf.Variable]) -> None:
         """Publishes the weights unless they are published, where no learner step waits for that."""
-        if not self._weights.has(step):
+        if not self.weights.has(step):
             with self.checked(step):
-                self._weights.publish_if_changed(step, variables)
+                self.weights.publish_if_changed(step, variables)
 
     def publish_final(self, step: int, variables: Sequence[tf.Variable]) -> None:
         """Publishes the final weights, for which the evaluator waits."""
         with self.checked(step):
-            self._final = self._weights.publish(step, variables)
+            self._final = self.weights.publish(step, variables)

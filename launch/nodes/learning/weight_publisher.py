@@ -25,10 +25,11 @@ class WeightPublisher(WeightStore):
 
     Args:
       every: learner steps between two snapshots; with more than 1 they are taken whether they are waited for or not.
+      patience: as in `WeightStore`.
     """
 
-    def __init__(self, every: int = 1) -> None:
-        super().__init__()
+    def __init__(self, every: int = 1, patience: float = 0.5) -> None:
+        super().__init__(patience)
         self._every = every
         self._incarnation = 0
         self._step: int | None = None
@@ -73,7 +74,7 @@ class WeightPublisher(WeightStore):
           NotFiniteError: a weight is not finite; the snapshot is not served.
         """
         version = self._take(step, variables)
-        self.get(None, patience=0.0)
+        self.get_variables(None, patience=0.0)
         self.raise_failure()
         return version
 

@@ -6,8 +6,7 @@ import tensorflow as tf
 from numbered_blocks import ENVS, layout_of, numbered
 from reading import read_batches
 
-from callboard.replay import SequenceQueue
-from callboard.replay.writing.discounted_returns import DiscountedReturns
+from callboard.replay import DiscountedReturns, SequenceQueue
 
 LENGTH, DISCOUNT = 4, 0.5
 

@@ -47,9 +47,9 @@ class Learner:
         self.count = count
         self.server = courier.Server()
         self.server.Bind(
-            "get_variables", functools.partial(self.call, lambda have, most: self.store.get(have, 0, most))
+            "get_variables", functools.partial(self.call, lambda have, most: self.store.get_variables(have, most, 0))
         )
-        self.server.Bind("get_part", functools.partial(self.call, self.store.part))
+        self.server.Bind("get_part", functools.partial(self.call, self.store.get_part))
         self.publish()
         self.server.Start()
 

@@ -48,7 +48,7 @@ class Learner:
         if self.is_away:
             time.sleep(0.01)
             raise Unreachable("it restarts")
-        snapshot = self.store.get(have, 0.1)
+        snapshot = self.store.get_variables(have, patience=0.1)
         self.sent += snapshot is not None
         return snapshot
 

@@ -17,8 +17,8 @@ from callboard.launch.nodes.acting.weight_store import WeightStore
 def serve(port, size):
     store, server = WeightStore(), courier.Server(port=port or None)
     store.put(Version(0, 0), np.ones(size, np.uint8))
-    server.Bind("get_variables", lambda have, most: store.get(have, 0.5, most))
-    server.Bind("get_part", store.part)
+    server.Bind("get_variables", store.get_variables)
+    server.Bind("get_part", store.get_part)
     server.Start()
     print("serves", server.port, flush=True)
     for step in range(1, 100_000):

@@ -27,12 +27,12 @@ def weights():
 
 
 def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables):
-    assert weights.get(None, patience=0.0) is None
+    assert weights.get_variables(None, patience=0.0) is None
     weights.publish_if_changed(7, variables)
-    version, packed = weights.get(None, patience=0.0)
+    version, packed = weights.get_variables(None, patience=0.0)
     assert version == (5, 7)
     np.testing.assert_array_equal(Unpacking(variables)(packed)[1], [2.0, 3.0])
-    assert weights.get(Version(5, 7), patience=0.01) is None
+    assert weights.get_variables(Version(5, 7), patience=0.01) is None
 
     with waiting(weights, Version(5, 7)) as answers:
         variables[0].assign(9.0)
@@ -44,7 +44,7 @@ def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables
 
 def test_weights_are_copied_only_where_a_client_waits(weights, variables):
     weights.publish_if_due(1, variables)
-    assert weights.get(None, patience=0.0) is None
+    assert weights.get_variables(None, patience=0.0) is None
     with waiting(weights, None):
         publish_when_due(weights, 2, variables)
     # The receiver may request the next, but does not yet.
@@ -64,7 +64,7 @@ def test_while_steps_follow_at_once_few_of_them_are_copied(weights, variables):
     assert 1 <= seen < 200
     # While the learner waits for data, the newest are given out: actors may be waiting for them.
     weights.publish_if_changed(300, variables)
-    assert weights.get(None, patience=0.0)[0] == (5, 300)
+    assert weights.get_variables(None, patience=0.0)[0] == (5, 300)
 
 
 def test_weights_are_published_every_so_many_steps_and_at_the_end(variables):
@@ -85,7 +85,7 @@ def test_a_snapshot_does_not_follow_later_steps(weights, variables):
     weights.publish_if_changed(1, variables)
     for variable in variables:
         variable.assign(tf.zeros_like(variable))
-    _, packed = weights.get(None, patience=0.0)
+    _, packed = weights.get_variables(None, patience=0.0)
     np.testing.assert_array_equal(Unpacking(variables)(packed)[1], [2.0, 3.0])
 
 
@@ -94,7 +94,7 @@ def test_weights_that_are_not_finite_are_not_served_and_end_the_learner(weights,
     weights.publish_if_changed(1, variables)
     assert not weights.due(1)
     # A client is the first to read them; the learner's thread then raises.
-    assert weights.get(None, patience=0.0) is None
+    assert weights.get_variables(None, patience=0.0) is None
     assert weights.due(1) and not weights.has(1)
     with pytest.raises(NotFiniteError, match="is NaN"):
         weights.raise_failure()
@@ -109,7 +109,7 @@ def test_weights_that_are_not_finite_are_not_served_and_end_the_learner(weights,
 def waiting(weights, have, patience=60.0):
     """A client that waits within the context; yields a list that its answer is added to."""
     answers = []
-    client = threading.Thread(target=lambda: answers.append(weights.get(have, patience)))
+    client = threading.Thread(target=lambda: answers.append(weights.get_variables(have, patience=patience)))
     client.start()
     try:
         yield answers
