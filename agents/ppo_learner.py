@@ -17,6 +17,7 @@ from .learning.exploration_bonus import ExplorationBonus, further
 from .learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
 from .learning.on_policy import FreshBatches, check_minibatches
 from .ppo_rollout import select_minibatch
+from .variables.frozen_weights import trained
 
 
 class PpoLearner(tf.Module):
@@ -87,7 +88,7 @@ class PpoLearner(tf.Module):
         self._means = CompiledOnFirstCall(lambda *each: divided(combined_metrics(each)))
         self._values = in_replicas(make_values)
         self._rollout = in_replicas(make_rollout)
-        self._network = network
+        keep_outputs(network, trained(network.trainable_variables))
         self._normalizer: Any = network.normalizer
         self._normalizer_update = None if self._normalizer is None else in_replicas(self._normalizer.update)
 
@@ -107,10 +108,7 @@ class PpoLearner(tf.Module):
                 break
         if self._normalizer_update is not None:
             # Not earlier, since the first epoch must start from the network that acted.
-            before = self._normalizer.statistics
             self._normalizer_update(rollout.inputs.observation)
-            if before is not None:
-                keep_outputs(self._network, before, self._normalizer.statistics)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         metrics = {**metrics, "learning_rate": rate, **numbers, **taken}

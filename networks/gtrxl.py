@@ -65,6 +65,11 @@ class GTrXLCore(tf.Module):
         """Creates the variables."""
         self.unroll(tf.zeros((1, 1, feature_size)), self.initial_state(1), tf.ones((1, 1), tf.bool))
 
+    @property
+    def input_weights(self) -> tuple[tf.Variable, tf.Variable]:
+        """Kernel `[F, size]` and bias of the layer that takes the features."""
+        return self._embedding.kernel, self._embedding.bias
+
     def initial_state(self, batch_size: Any) -> GTrXLState:
         """Returns zeros: nothing to attend to."""
         spec = self.state_spec

@@ -1,10 +1,9 @@
 """Running observation normalization, with statistics that are part of the weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tree
 from dm_env import specs
@@ -15,16 +14,13 @@ _CLIP = 10.0
 _EPSILON = 1e-8
 
 
-class Moments(NamedTuple):
-    """Statistics of the elements of a leaf, float64 `[*shape]`."""
+class Move(NamedTuple):
+    """How the statistics of a leaf have moved, float64 `[*shape]`."""
 
-    mean: np.ndarray
-    deviation: np.ndarray
-    """The standard deviation by which the leaf is divided, which is never 0."""
-
-
-Statistics = Sequence[Moments | None]
-"""The statistics of each leaf of an observation, None for those that pass through."""
+    ratio: Any
+    """σ'/σ, the standard deviation now over that before."""
+    shift: Any
+    """(μ' - μ)/σ, the change of the mean in standard deviations before."""
 
 
 class RunningNormalizer(tf.Module):
@@ -37,6 +33,9 @@ class RunningNormalizer(tf.Module):
     The statistics are float64.  A feature whose mean is a million times its standard deviation is thus normalized as
     accurately as its float32 values allow, and a constant feature becomes 0.
     """
+
+    follow: Callable[[Sequence[Move | None]], None] | None = None
+    """Called in every replica with each later move of the statistics of the leaves, None for those without."""
 
     def __init__(self, observation: Nest, name: str | None = None, memory: float = math.inf):
         """Creates statistics.
@@ -89,16 +88,6 @@ class RunningNormalizer(tf.Module):
             observation,
         )
 
-    @property
-    def statistics(self) -> Statistics | None:
-        """The statistics; None before the first update, which replaces them."""
-        if not self._count.numpy():
-            return None
-        found: list[Moments | None] = [None] * self._leaves
-        for index, mean, variance in zip(self._normalized, self._means, self._variances, strict=True):
-            found[index] = Moments(mean.numpy(), np.sqrt(variance.numpy() + _EPSILON))
-        return found
-
     @tf.autograph.experimental.do_not_convert
     def divide_by_deviation(self, observation: Nest) -> Nest:
         """Scales observations `[..., *shape]` to unit variance, without centering or clipping them."""
@@ -143,14 +132,25 @@ class RunningNormalizer(tf.Module):
         # The batch's share of all observations; 0 if nothing in the batch is valid, and then nothing changes.
         share = tf.math.divide_no_nan(number, count)
         batch = zip(centers, rests, squares, strict=True)
-        for mean, variance, (center, rest, square) in zip(self._means, self._variances, batch, strict=True):
+        moves: list[Move | None] = [None] * self._leaves
+        is_first = tf.equal(self._count, 0.0)
+        each = zip(self._normalized, self._means, self._variances, batch, strict=True)
+        for index, mean, variance, (center, rest, square) in each:
             # Rounding error of the batch's mean.
             error = tf.math.divide_no_nan(rest, number)
             batch_variance = tf.maximum(tf.math.divide_no_nan(square, number) - tf.square(error), 0.0)
             shift = center + error - mean
-            variance.assign_add(share * (batch_variance - variance + (1.0 - share) * tf.square(shift)))
+            change = share * (batch_variance - variance + (1.0 - share) * tf.square(shift))
+            scale = tf.math.rsqrt(variance + _EPSILON)
+            ratio = tf.sqrt(variance + change + _EPSILON) * scale
+            # Before the first batch there were no statistics that could have moved.
+            move = Move(tf.where(is_first, tf.ones_like(ratio), ratio), share * shift * scale)
+            moves[index] = move._replace(shift=tf.where(is_first, tf.zeros_like(ratio), move.shift))
+            variance.assign_add(change)
             mean.assign_add(share * shift)
         self._count.assign(count)
+        if self.follow is not None:
+            self.follow(moves)
 
     def _scale(self, variance: tf.Variable) -> tf.Tensor:
         """Returns the reciprocal of the standard deviation."""

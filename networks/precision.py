@@ -102,6 +102,11 @@ class MixedPrecisionTorso(tf.keras.layers.Layer):
                     if callable(function := vars(part).get(name)):
                         setattr(part, name, _on_gpu(function))
 
+    @property
+    def torso(self) -> tf.keras.layers.Layer:
+        """The torso that computes in bfloat16."""
+        return self._torso
+
     def call(self, observation: Nest, training: bool | None = None) -> tf.Tensor:
         """Maps an observation nest `[N, ...]` to features `[N, F]`, float32."""
         return tf.cast(self._torso(observation, training=training), self.compute_dtype)

@@ -79,6 +79,11 @@ class LSTMCore(tf.Module):
         with tf.name_scope(self._lstm.name):
             self._lstm.build((None, feature_size))
 
+    @property
+    def input_weights(self) -> tuple[tf.Variable, tf.Variable]:
+        """Kernel `[F, 4 * size]` and bias of the layer that takes the features."""
+        return self._lstm.kernel, self._lstm.bias
+
     def initial_state(self, batch_size: Any) -> LSTMState:
         """Returns zeros."""
         zeros = tf.zeros((batch_size, self._size), self._lstm.compute_dtype)
@@ -144,6 +149,11 @@ class GRUCore(tf.Module):
         """Creates the variables."""
         with tf.name_scope(self._gru.name):
             self._gru.build((None, feature_size))
+
+    @property
+    def input_weights(self) -> tuple[tf.Variable, tf.Variable]:
+        """Kernel `[F, 3 * size]` and bias `[2, 3 * size]` of the layer that takes the features."""
+        return self._gru.kernel, self._gru.bias
 
     def initial_state(self, batch_size: Any) -> tf.Tensor:
         """Returns zeros."""

@@ -69,6 +69,11 @@ class PopArtValueHead(tf.Module):
         return self._layers
 
     @property
+    def weights(self) -> tuple[Any, Any]:
+        """Kernel and bias of the linear layer; both None before the first call."""
+        return self._kernel, self._bias
+
+    @property
     def popart(self) -> "PopArtValueHead":
         """This head, as the head of a network for the value alone."""
         return self

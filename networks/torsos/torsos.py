@@ -166,6 +166,9 @@ class ConvTorso(tf.keras.layers.Layer):
 class ObservationTorso(tf.keras.layers.Layer):
     """A separate torso for each image of a nest and one MLP for the rest, with their features concatenated."""
 
+    sizes: tuple[int, ...] = ()
+    """Numbers of features of the torsos, after the first call."""
+
     def __init__(
         self,
         spec: Nest,
@@ -197,7 +200,15 @@ class ObservationTorso(tf.keras.layers.Layer):
         ]
         if self._vector_torso is not None:
             features.append(self._vector_torso([leaves[index] for index in self._vectors]))
+        self.sizes = tuple(part.shape[-1] for part in features)
         return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
+
+    def parts(self, observation: Nest) -> list[tuple[tf.keras.layers.Layer, Nest]]:
+        """Returns the torsos in the order of their features, each with its part of a nest like an observation."""
+        leaves = tree.flatten(observation)
+        parts = [(torso, leaves[index]) for index, torso in zip(self._images, self._image_torsos, strict=True)]
+        vectors = [leaves[index] for index in self._vectors]
+        return parts if self._vector_torso is None else [*parts, (self._vector_torso, vectors)]
 
 
 class MaskHidingTorso(tf.keras.layers.Layer):
@@ -235,6 +246,9 @@ class NormalizingTorso(tf.keras.layers.Layer):
 class PartsTorso(tf.keras.layers.Layer):
     """Separate torsos for parts of an observation, with their features concatenated."""
 
+    sizes: tuple[int, ...] = ()
+    """Numbers of features of the torsos, after the first call."""
+
     def __init__(
         self,
         parts: Sequence[str],
@@ -257,13 +271,14 @@ class PartsTorso(tf.keras.layers.Layer):
 
     def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
         """Maps a nest of `[N, ...]` to `[N, F]`."""
-        features = [
-            torso(part_of(observation, part), training=training)
-            for part, torso in zip(self._parts, self._torsos, strict=True)
-        ]
-        if self._rest is not None:
-            features.append(self._rest(rest_of(observation, self._parts), training=training))
+        features = [torso(part, training=training) for torso, part in self.parts(observation)]
+        self.sizes = tuple(part.shape[-1] for part in features)
         return tf.concat(features, axis=-1)
+
+    def parts(self, observation: Nest) -> list[tuple[tf.keras.layers.Layer, Nest]]:
+        """Returns the torsos in the order of their features, each with its part of a nest like an observation."""
+        parts = [(torso, part_of(observation, name)) for name, torso in zip(self._parts, self._torsos, strict=True)]
+        return parts if self._rest is None else [*parts, (self._rest, rest_of(observation, self._parts))]
 
 
 def part_of(observation: Nest, name: str) -> Nest:

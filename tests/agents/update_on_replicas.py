@@ -25,9 +25,11 @@ from callboard.agents.learning.gradient_step import LossOutput, Objective
 from callboard.agents.policies.acting import trace_layout
 from callboard.agents.registry import agent_class
 from callboard.agents.variables.finite_checks import LossCheck, NotFiniteError
+from callboard.agents.variables.frozen_weights import FrozenWeights
 from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.launch.processes.devices import make_strategy, prepare_devices, share_first_learners_state
-from callboard.settings.nested_settings import from_values
+from callboard.networks.network import Inputs
+from callboard.settings.nested_settings import from_values, with_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8
@@ -313,6 +315,44 @@ def ranges_on_devices(counts, agents):
 
     strategies = {count: make_strategy(devices[: int(count)]) for count in counts}
     return {count: {name: list(ends(name, strategy)) for name in agents} for count, strategy in strategies.items()}
+
+
+def change_of_outputs(name, strategy, freeze=()):
+    """The greatest change of an agent's outputs in three steps that move the statistics, and its network."""
+    agent, spec, length = made(name)
+    agent = with_values(agent, {"optimizer.learning_rate": 1e-12, "network.normalize_observations": True})
+    networks, learner, layout = begin(agent, spec, strategy, None)
+    if freeze:
+        FrozenWeights(networks, freeze)
+        with strategy.scope():
+            learner = agent.make_learner(networks, strategy, layout)
+    network = getattr(networks, "online", getattr(networks, "network", networks))
+    rng = np.random.default_rng(0)
+    for variable in network.trainable_variables:
+        # Output layers begin so small that nothing would show.
+        variable.assign(rng.normal(size=variable.shape, scale=0.5))
+    seen = Inputs(tf.constant(rng.normal(size=(20, 3)), tf.float32))
+    outputs, scales = [], []
+    for step in range(4):
+        record = random_sample(layout, length, step).record
+        version = np.full_like(record.version, step)
+        record = record._replace(observation=(1 + 0.2 * step) * record.observation, version=version)
+        learner.step(distribute(strategy, [[random_sample(layout, length)._replace(record=record)]]))
+        outputs.append(network.step(seen, network.initial_state(20), tf.ones(20, tf.bool))[0])
+        scales.append(network.normalizer.divide_by_deviation(tf.ones((1, 3))).numpy())
+    assert not np.allclose(scales[0], scales[-1], rtol=0.1)
+    pairs = zip(tf.nest.flatten(outputs[-1]), tf.nest.flatten(outputs[0]), strict=True)
+    return max(float(np.abs(one - other).max()) for one, other in pairs), network
+
+
+def changes_on_devices(counts, agents):
+    """`change_of_outputs` of agents by numbers of devices."""
+    devices = [f"CPU:{index}" for index in range(max(map(int, counts)))]
+    prepare_devices(devices)
+    strategies = {count: make_strategy(devices[: int(count)]) for count in counts}
+    return {
+        count: {name: change_of_outputs(name, strategy)[0] for name in agents} for count, strategy in strategies.items()
+    }
 
 
 def names(text):
