@@ -11,7 +11,6 @@ from ..data import Layout, Sample, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network, policy_value_network
 from ..networks.heads.popart import updated_return_scale
-from ..networks.input_layers import keep_outputs
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
@@ -29,7 +28,6 @@ from .losses.rewards import learning_reward
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .settings.a2c_settings import A2CSettings
-from .variables.frozen_weights import trained
 from .watched import Gradient, Quantity, Returns
 
 
@@ -129,7 +127,6 @@ class A2C(A2CSettings, Agent):
         network = networks.network
         of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
         bonus = make_bonus(self, layout, has_values=True)
-        keep_outputs(network, trained(network.trainable_variables))
         return A2CLearner(
             functools.partial(self.loss, networks, **of_loss(bonus)),
             make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value),

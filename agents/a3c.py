@@ -16,7 +16,6 @@ from .. import specs
 from ..data import Layout, Sample, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network
-from ..networks.input_layers import keep_outputs
 from ..networks.network import Network
 from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C
@@ -34,7 +33,6 @@ from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .schedules import Schedule
 from .settings.a2c_settings import AdvantageSettings
 from .settings.a3c_settings import A3CSettings
-from .variables.frozen_weights import trained
 from .watched import Gradient, Quantity, Returns
 
 _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")
@@ -192,7 +190,6 @@ class A3C(A3CSettings, Agent):
         network = networks.network
         of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
         objective = make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value)
-        keep_outputs(network, trained(network.trainable_variables))
         return A3CLearner(networks, objective, strategy, self.entropy_cost)
 
     def _worker(self, layout: Layout) -> A2C:

@@ -12,7 +12,6 @@ from ..networks.action_policy import DiscretePolicy, action_policy
 from ..networks.distributions import Categorical
 from ..networks.factory import check_network, policy_value_network
 from ..networks.heads.popart import updated_return_scale
-from ..networks.input_layers import keep_outputs
 from ..networks.network import Network
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -33,7 +32,6 @@ from .losses.shapes import where_valid
 from .losses.vtrace import VTrace, vtrace
 from .policies.action_checks import check_discrete_or_bounded
 from .settings.impala_settings import ImpalaSettings
-from .variables.frozen_weights import trained
 from .watched import Gradient, Quantity, Returns, Watch
 
 
@@ -135,7 +133,6 @@ class Impala(ImpalaSettings, Agent):
         of_value = (getattr(networks, "value_variables", ()), self.value_learning_rate_scale)
         objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps, *of_value)
         returns = make_reward_normalizer(self)
-        keep_outputs(networks, trained(networks.trainable_variables))
         # The loss of a subclass need not know of normalized rewards.
         normalizing = {} if returns is None else {"returns": returns}
         bonus = make_bonus(self, layout, has_values=True)
