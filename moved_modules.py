@@ -67,9 +67,10 @@ launch.settings launch.experiments.settings
 launch.stop_signals launch.processes.stop_signals
 launch.trained.exported_policy launch.trained.export
 launch.trained.policy_loading launch.trained.saved_runs
+launch.trained.saved_players launch.trained.evaluation
 launch.trained.saved_policies launch.saved.saved_policies
 launch.trained.saved_spaces launch.saved.saved_policies
-launch.trained.trained_policy_sources launch.saved.trained_policy_sources
+launch.trained.trained_policy_sources launch.saved.saved_policies
 launch.trained.video launch.nodes.evaluation.video
 launch.trained.video_files launch.pictures.video_files
 launch.trained.warm_start launch.saved.warm_start
@@ -81,6 +82,7 @@ networks.residual networks.torsos.residual
 own_modules settings.own_modules
 replay.demonstrations replay.reading.demonstrations
 replay.item_format replay.writing.item_format
+replay.writing.discounted_returns replay.writing.sequences
 replay.writing.duplicate_filter replay.servers.duplicate_filter
 replay_settings settings.replay_settings
 setting_arguments settings.setting_arguments

@@ -14,7 +14,7 @@ from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import LineMonitor
 from .runs.prepared_run import check_can_be_resumed
-from .saved.trained_policy_sources import check_trained_policies
+from .saved.saved_policies import check_trained_policies
 from .saved.warm_start import check_warm_start
 from .session import Session
 

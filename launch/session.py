@@ -38,8 +38,7 @@ from .run_directory.policy_weights import assign_weights, read_policy
 from .runs.background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .runs.prepared_run import prepared_run
 from .trained.acting_policy import ActingPolicy
-from .trained.evaluation import play_episodes, with_evaluation_settings
-from .trained.saved_players import current_players
+from .trained.evaluation import current_players, play_episodes, with_evaluation_settings
 
 T = TypeVar("T")
 

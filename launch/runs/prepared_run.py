@@ -39,8 +39,7 @@ from ..program import make_program
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
-from ..saved.saved_policies import check_same_spaces
-from ..saved.trained_policy_sources import check_trained_policies
+from ..saved.saved_policies import check_same_spaces, check_trained_policies
 from ..saved.warm_start import check_warm_start
 
 _logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from ...experiments.settings import plain
 from ...run_directory.file_errors import file_error
 from ...run_directory.layout import RunDirectory
 from ...run_directory.policy_weights import read_policy, save_policy
-from ...saved.trained_policy_sources import read_trained, trained_agent
+from ...saved.saved_policies import read_trained, trained_agent
 from ..node import NodeContext, NodeHandle, Unreachable
 
 _FETCH_SECONDS = 1.0

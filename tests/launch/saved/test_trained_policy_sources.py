@@ -8,7 +8,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import TrainedPolicy
 from callboard.launch.run import run
-from callboard.launch.saved.trained_policy_sources import check_trained_policies, read_trained
+from callboard.launch.saved.saved_policies import check_trained_policies, read_trained
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
 

@@ -10,7 +10,7 @@ import callboard
 from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.launch.experiments.policy_settings import TrainedPolicy
-from callboard.launch.saved.trained_policy_sources import trained_agent
+from callboard.launch.saved.saved_policies import trained_agent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 OTHER = 65534

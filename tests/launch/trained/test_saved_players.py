@@ -12,7 +12,7 @@ from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import save_policy
-from callboard.launch.trained.saved_players import current_players, saved_players
+from callboard.launch.trained.evaluation import current_players, saved_players
 
 
 @pytest.fixture
