@@ -24,9 +24,14 @@ agents.learning.ppo_rollout agents.ppo_rollout
 agents.learning.sac_composed agents.sac_composed
 agents.learning.weight_names agents.variables.weight_names
 agents.learning.weight_patterns agents.variables.weight_patterns
+agents.offline.cql_settings agents.settings.sac_settings
+agents.offline.td3_bc_settings agents.settings.td3_settings
 agents.optimizer_settings agents.settings.optimizer_settings
 agents.optimizers agents.learning.optimizers
 agents.policies.network_inputs agents.learning.network_inputs
+agents.settings.a3c_settings agents.settings.a2c_settings
+agents.settings.appo_settings agents.settings.impala_settings
+agents.settings.drq_settings agents.settings.sac_settings
 agents.weights agents.variables.weights
 atomic_files files.atomic_files
 callback_settings settings.callback_settings

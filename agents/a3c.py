@@ -31,8 +31,7 @@ from .learning.reward_normalizer import returns_discount
 from .policies.action_checks import check_discrete_or_bounded
 from .policies.ppo_policy import PpoNetworks, PpoPolicy
 from .schedules import Schedule
-from .settings.a2c_settings import AdvantageSettings
-from .settings.a3c_settings import A3CSettings
+from .settings.a2c_settings import A3CSettings, AdvantageSettings
 from .watched import Gradient, Quantity, Returns
 
 _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")

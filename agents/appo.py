@@ -12,7 +12,7 @@ from .impala import Impala, PolicyTerms
 from .losses.ppo import approximate_kl, clipped_surrogate_loss
 from .losses.shapes import where_valid
 from .losses.vtrace import VTrace
-from .settings.appo_settings import AppoSettings
+from .settings.impala_settings import AppoSettings
 from .watched import Gradient, Quantity, Returns
 
 

@@ -21,7 +21,7 @@ from .learning.reward_normalizer import make_reward_normalizer
 from .losses.replicas import global_index
 from .policies.sac_policy import SacNetworks
 from .sac import Sac, SoftTerms
-from .settings.drq_settings import DrQSettings
+from .settings.sac_settings import DrQSettings
 
 
 @dataclasses.dataclass(frozen=True)

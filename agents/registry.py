@@ -11,23 +11,18 @@ from .agent import Agent
 from .agent_names import agent_path
 from .offline.awr_settings import AWRSettings
 from .offline.bc_settings import BCSettings
-from .offline.cql_settings import CQLSettings
 from .offline.iql_settings import IQLSettings
-from .offline.td3_bc_settings import TD3BCSettings
-from .settings.a2c_settings import A2CSettings
-from .settings.a3c_settings import A3CSettings
+from .settings.a2c_settings import A2CSettings, A3CSettings
 from .settings.apex_settings import ApexSettings
-from .settings.appo_settings import AppoSettings
 from .settings.d4pg_settings import D4PGSettings
 from .settings.dmpo_settings import DMPOSettings
-from .settings.drq_settings import DrQSettings
-from .settings.impala_settings import ImpalaSettings
+from .settings.impala_settings import AppoSettings, ImpalaSettings
 from .settings.ppo_settings import PpoSettings
 from .settings.pqn_settings import PqnSettings
 from .settings.qmix_settings import QmixSettings, VdnSettings
 from .settings.r2d2_settings import R2D2Settings
-from .settings.sac_settings import SacSettings
-from .settings.td3_settings import TD3Settings
+from .settings.sac_settings import CQLSettings, DrQSettings, SacSettings
+from .settings.td3_settings import TD3BCSettings, TD3Settings
 
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,

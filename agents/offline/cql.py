@@ -23,7 +23,7 @@ from ..losses.conservative_q_learning import conservative_gap, discrete_conserva
 from ..losses.q_learning import action_value
 from ..losses.replicas import global_index
 from ..sac import Sac, SoftTerms
-from .cql_settings import CQLSettings
+from ..settings.sac_settings import CQLSettings
 
 
 @dataclasses.dataclass(frozen=True)

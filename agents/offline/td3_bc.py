@@ -7,8 +7,8 @@ import tensorflow as tf
 from ..losses.deterministic_policy import regularized_policy_loss
 from ..losses.replicas import sum_over_replicas
 from ..losses.shapes import where_valid
+from ..settings.td3_settings import TD3BCSettings
 from ..td3 import TD3
-from .td3_bc_settings import TD3BCSettings
 
 _SMALLEST_VALUE = 1e-6
 

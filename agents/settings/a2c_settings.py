@@ -1,4 +1,4 @@
-"""Hyperparameters of A2C, and those that it shares with A3C."""
+"""Hyperparameters of A2C and A3C."""
 
 import dataclasses
 
@@ -72,3 +72,15 @@ class A2CSettings(AdvantageSettings, AdvantageBonusSettings):
     batch_size: PositiveInt = 32
     accumulate: PositiveInt = 1
     max_policy_lag: NonNegativeInt = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class A3CSettings(AdvantageSettings):
+    """Hyperparameters of A3C; an actor is one of the paper's workers, with a batch of environments.
+
+    Attributes:
+      waiting_gradients: gradients that may wait for the learner, at least 3; actors wait while there are as many.  More
+        of them are older when they are applied.
+    """
+
+    waiting_gradients: PositiveInt = 3

@@ -1,10 +1,10 @@
-"""Hyperparameters of IMPALA."""
+"""Hyperparameters of IMPALA and APPO."""
 
 import dataclasses
 
 from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
-from ..schedules import ScheduledNonNegativeFloat
+from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 from .bonus_settings import AdvantageBonusSettings
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
@@ -67,3 +67,18 @@ class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=256, head_sizes=(256, 256)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class AppoSettings(ImpalaSettings):
+    """Hyperparameters of APPO: IMPALA's, and the range of the clipped ratio.
+
+    docs/defaults.md compares the defaults with those of other implementations.
+
+    Attributes:
+      clip: ε of the ratio of the policy to the one that acted, beyond which an advantage has no gradient; or a
+        schedule of it.
+      clip_policy_gradient_rho: not used; the ratio in the policy's loss is limited by `clip`.
+    """
+
+    clip: ScheduledPositiveFloat = 0.2

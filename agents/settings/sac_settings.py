@@ -1,4 +1,4 @@
-"""Hyperparameters of SAC."""
+"""Hyperparameters of SAC, and of DrQ and CQL, which extend it."""
 
 import dataclasses
 from typing import Annotated
@@ -8,7 +8,14 @@ from annotated_types import Interval
 from ...networks.critic_settings import CriticSettings
 from ...networks.network_settings import ActorCriticSettings
 from ...settings.replay_settings import ReplaySettings
-from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
+from ...settings.setting_types import (
+    FiniteFloat,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    UnitInterval,
+)
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -74,3 +81,58 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     temperature_optimizer: OptimizerSettings = _ADAM
     replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=256.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256), activation="relu")
+
+
+_DRQ_ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class DrQSettings(SacSettings):
+    """Hyperparameters of DrQ, which are SAC's and those of augmentation.  Defaults are the paper's (appendix B).
+
+    `network.filters` are the convolutions of the encoder that policy and critics share, [[32, 3, 2], [32, 3, 1],
+    [32, 3, 1], [32, 3, 1]] if there are none, and `network.image_features` the normalized features that policy and
+    critics each make of its outputs, 50 if there are none.  docs/defaults.md compares all defaults with the paper's.
+
+    Attributes:
+      shift: pixels by which images are shifted at random, at most, in both directions; 0 for no augmentation.
+      augmentations: shifts of each observation, over which targets and losses of the critics are averaged (K and M).
+    """
+
+    shift: NonNegativeInt = 4
+    augmentations: PositiveInt = 2
+    batch_size: PositiveInt = 512
+    target_update_rate: Annotated[float, Interval(gt=0, le=1)] = 0.01
+    target_update_period: PositiveInt = 2
+    policy_delay: PositiveInt = 2
+    temperature: PositiveFloat = 0.1
+    normalize_rewards: bool = False
+    frame_stack: PositiveInt = 3
+    actor_optimizer: OptimizerSettings = _DRQ_ADAM
+    critic_optimizer: OptimizerSettings = _DRQ_ADAM
+    temperature_optimizer: OptimizerSettings = _DRQ_ADAM
+    replay: ReplaySettings = ReplaySettings(size=100_000, min_size=1000, samples_per_insert=512.0)
+    network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(1024, 1024), activation="relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class CQLSettings(SacSettings):
+    """Hyperparameters of CQL.  Those that are not here are SAC's; defaults are the authors' for MuJoCo.
+
+    Attributes:
+      conservative_weight: α of the penalty on values of actions that are not recorded, beside half of the squared
+        errors (equation 4); the authors' code has all of them, so that half of its weight is the same.  0 is SAC.
+      action_samples: actions with which the penalty of an action of numbers is estimated: so many of the policy, of the
+        policy at the next observation, and uniform ones.  Discrete actions are summed over.
+      actor_optimizer: of the policy, see `OptimizerSettings`.
+      network: see `ActorCriticSettings`.
+    """
+
+    normalize_rewards: bool = False
+    temperature: PositiveFloat = 1.0
+    conservative_weight: NonNegativeFloat = 5.0
+    action_samples: PositiveInt = 10
+    actor_optimizer: OptimizerSettings = OptimizerSettings(
+        learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None
+    )
+    network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256, 256), activation="relu")

@@ -1,4 +1,4 @@
-"""Hyperparameters of TD3."""
+"""Hyperparameters of TD3 and TD3+BC."""
 
 import dataclasses
 from typing import Annotated
@@ -8,7 +8,7 @@ from annotated_types import Interval
 from ...networks.critic_settings import CriticSettings
 from ...networks.network_settings import ActorCriticSettings
 from ...settings.replay_settings import ReplaySettings
-from ...settings.setting_types import NonNegativeFloat, PositiveInt, UnitInterval
+from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -64,3 +64,18 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     critic_optimizer: OptimizerSettings = _ADAM
     replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=1000, samples_per_insert=256.0)
     network: ActorCriticSettings = ActorCriticSettings(hidden_sizes=(256, 256), activation="relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3BCSettings(TD3Settings):
+    """Hyperparameters of TD3+BC.  Defaults are the paper's (table 3).  Other settings are TD3's.
+
+    Attributes:
+      value_weight: α, the weight of the critic's value, in units of the mean absolute value of the batch, against the
+        squared difference from the recorded action.
+      replay: see `ReplaySettings`; its items are transitions.
+    """
+
+    normalize_rewards: bool = False
+    value_weight: PositiveFloat = 2.5
+    replay: ReplaySettings = ReplaySettings(size=1_000_000, min_size=10_000, samples_per_insert=256.0)

@@ -2,8 +2,7 @@
 
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.settings.a2c_settings import A2CSettings
-from callboard.agents.settings.a3c_settings import A3CSettings
+from callboard.agents.settings.a2c_settings import A2CSettings, A3CSettings
 from callboard.settings.nested_settings import from_values
 
 

@@ -3,8 +3,7 @@
 from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.schedules import Schedule
-from callboard.agents.settings.appo_settings import AppoSettings
-from callboard.agents.settings.impala_settings import ImpalaSettings
+from callboard.agents.settings.impala_settings import AppoSettings, ImpalaSettings
 from callboard.settings.nested_settings import from_values
 
 

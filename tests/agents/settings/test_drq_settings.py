@@ -2,8 +2,7 @@
 
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.settings.drq_settings import DrQSettings
-from callboard.agents.settings.sac_settings import SacSettings
+from callboard.agents.settings.sac_settings import DrQSettings, SacSettings
 from callboard.settings.nested_settings import from_values
 
 
