@@ -28,6 +28,7 @@ agents.offline.cql_settings agents.settings.sac_settings
 agents.offline.td3_bc_settings agents.settings.td3_settings
 agents.optimizer_settings agents.settings.optimizer_settings
 agents.optimizers agents.learning.optimizers
+agents.policies.array_function agents.policies.array_policy
 agents.policies.network_inputs agents.learning.network_inputs
 agents.settings.a3c_settings agents.settings.a2c_settings
 agents.settings.appo_settings agents.settings.impala_settings

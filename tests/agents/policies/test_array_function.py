@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.fast_function import CompiledFunction
-from callboard.agents.policies.array_function import ArrayFunction, UnknownOperation
+from callboard.agents.policies.array_policy import ArrayFunction, UnknownOperation
 from callboard.networks.distributions import Categorical
 
 X, SEED = tf.TensorSpec((4, 3)), tf.TensorSpec((2,), tf.int32)

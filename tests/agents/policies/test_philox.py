@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from callboard.agents.policies.array_function import uniform_doubles
+from callboard.agents.policies.array_operations import uniform_doubles
 
 
 def test_the_numbers_of_many_seeds_are_those_of_tensorflow_to_the_bit():
