@@ -28,6 +28,7 @@ agents.offline.cql_settings agents.settings.sac_settings
 agents.offline.td3_bc_settings agents.settings.td3_settings
 agents.optimizer_settings agents.settings.optimizer_settings
 agents.optimizers agents.learning.optimizers
+agents.policies.action_probabilities studies.datasets.value_estimates
 agents.policies.array_function agents.policies.array_policy
 agents.policies.network_inputs agents.learning.network_inputs
 agents.settings.a3c_settings agents.settings.a2c_settings
@@ -48,6 +49,9 @@ environments.checks.observation_values environments.batches.observation_values
 environments.checks.overwritten_observations environments.batches.overwritten_observations
 environments.checks.user_errors environments.batches.user_errors
 environments.checks.user_traceback environments.batches.user_traceback
+environments.env_config environments.python_factory
+environments.external.recorded_spaces environments.external.spaces_only
+environments.external.simulators environments.external.spaces_only
 environments.multi_agent.pettingzoo_names environments.adapters.pettingzoo_names
 guarded_files files.guarded_files
 launch.cli cli

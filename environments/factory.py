@@ -49,8 +49,8 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "envpool:": (".adapters.envpool", "envpool"),
         "dm_control:": (".adapters.dm_control", "dm_control"),
         "bsuite:": (".adapters.behavior_suite", "bsuite"),
-        "external:": (".external.simulators", "external"),
-        "recorded:": (".external.recorded_spaces", "recorded"),
+        "external:": (".external.spaces_only", "external"),
+        "recorded:": (".external.spaces_only", "recorded"),
     }
 )
 _GYMNASIUM = (".gymnasium_registry", "gymnasium")

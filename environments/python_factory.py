@@ -20,8 +20,22 @@ from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
 from .adapters.single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .batches.batched import BatchedEnvironment
 from .batches.user_errors import keywords, unknown_option, user_errors
-from .env_config import EnvConfig
 from .info_masks import vector_with_masks
+
+
+class EnvConfig(dict[str, Any]):
+    """Options of an environment, and where the environment is.
+
+    Attributes:
+      worker_index: 1 for the environments of actor 0, and so on; 0 for those of an evaluator, as in RLlib.
+      vector_index: index of the environment among those of its actor or evaluator.
+    """
+
+    def __init__(self, options: Mapping[str, Any], worker_index: int, vector_index: int):
+        super().__init__(options)
+        self.worker_index = worker_index
+        self.vector_index = vector_index
+
 
 Factory = str | Callable[..., Any]
 """`package.module:factory`; or the factory itself, if it has no name by which it can be imported."""

@@ -1,13 +1,18 @@
-"""A batch of environments of which only the spaces are known: they are elsewhere, or were."""
+"""Environments of which only the spaces are known: simulators that connect from outside (`external:spaces.json`), and
+those of recorded episodes (`recorded:data`)."""
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
+from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds
+from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.user_errors import unknown_option
+from ..recorded.recorded_data import open_data
+from .spaces_file import read_spaces
 
 
 class SpacesOnly(BatchedEnvironment):
@@ -54,3 +59,57 @@ def refuse_options(env: str, options: Iterable[str]) -> None:
     """Raises `CallboardError` if an option is given: what only has spaces takes none."""
     for option in options:
         raise unknown_option(env, option, ())
+
+
+RECORDED_PREFIX = "recorded:"
+
+
+def make_recorded(
+    dataset: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]
+) -> BatchedEnvironment:
+    """Makes what stands for `batch_size` environments with the spaces of a data set.
+
+    Raises:
+      CallboardError: there is no such data set, or an option is given: there are none.
+    """
+    check_recorded(dataset, options)
+    return SpacesOnly(
+        open_data(dataset).spec,
+        batch_size,
+        seeds,
+        f"environment '{RECORDED_PREFIX}{dataset}' stands for recorded episodes, and cannot be stepped: name an env "
+        "with the same spaces",
+    )
+
+
+def check_recorded(dataset: str, options: Mapping[str, Any]) -> None:
+    """Raises `CallboardError` if a data set cannot be read, or an option is given."""
+    refuse_options(RECORDED_PREFIX + dataset, options)
+    open_data(dataset)
+
+
+EXTERNAL_PREFIX = "external:"
+
+
+def make_external(path: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
+    """Makes what stands for `batch_size` simulators whose spaces are in a file.
+
+    Raises:
+      CallboardError: there is no such file, a space in it is not supported, or an option is given: there are none.
+    """
+    check_external(path, options)
+    observation, action = read_spaces(path)
+    spec = encoding.EnvironmentEncoding(observation_encoding(observation), action_encoding(action)).spec()
+    return SpacesOnly(
+        spec,
+        batch_size,
+        seeds,
+        f"environment '{EXTERNAL_PREFIX}{path}' stands for simulators that connect to a policy server, and cannot be "
+        "stepped from here: name another env with the same spaces",
+    )
+
+
+def check_external(path: str, options: Mapping[str, Any]) -> None:
+    """Raises `CallboardError` if a spaces file cannot be read, or an option is given."""
+    refuse_options(EXTERNAL_PREFIX + path, options)
+    read_spaces(path)

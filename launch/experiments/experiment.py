@@ -8,8 +8,7 @@ from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
 from ...environments import named_factory, read_mixture
-from ...environments.external.recorded_spaces import RECORDED_PREFIX
-from ...environments.external.simulators import PREFIX
+from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded.recorded_data import parse_sources
 from ...errors import CallboardError
 from ...settings.callback_settings import callback_settings
@@ -89,11 +88,11 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
         if self.spaces is not None and not self.env:
             # A resumed run may be started in another directory.
             spaces = os.path.abspath(self.spaces)
-            self._set(spaces=spaces, env=f"{PREFIX}{spaces}")
+            self._set(spaces=spaces, env=f"{EXTERNAL_PREFIX}{spaces}")
         if self.dataset and not self.env:
             name = parse_sources([texts_of(self.dataset)[0], "others"])[0].name
             self._set(env=RECORDED_PREFIX + (os.path.abspath(name) if os.path.exists(name) else name))
-        if isinstance(self.env, str) and self.env.startswith((PREFIX, RECORDED_PREFIX)):
+        if isinstance(self.env, str) and self.env.startswith((EXTERNAL_PREFIX, RECORDED_PREFIX)):
             # Nothing can be played here.
             self._set(evaluator=False)
 

@@ -18,8 +18,7 @@ from ...environments import (
     make,
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
-from ...environments.external.recorded_spaces import RECORDED_PREFIX
-from ...environments.external.simulators import PREFIX as SIMULATORS_PREFIX
+from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
 from ...settings.callback_settings import check_callbacks
@@ -242,7 +241,7 @@ def _check_goals(acting: ActingPart) -> None:
         return
     refused = {
         "central inference": acting.inference == "central",
-        "a policy server": isinstance(acting.env, str) and acting.env.startswith(SIMULATORS_PREFIX),
+        "a policy server": isinstance(acting.env, str) and acting.env.startswith(EXTERNAL_PREFIX),
         "several agents": acting.has_agents,
         "env_processes": acting.env_processes,
     }

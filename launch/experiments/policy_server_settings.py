@@ -3,7 +3,7 @@
 import importlib.util
 import pathlib
 
-from ...environments.external.simulators import PREFIX
+from ...environments.external.spaces_only import EXTERNAL_PREFIX
 from ...errors import CallboardError
 from ...install_commands import install_command
 from ..serving.access_token import read_token
@@ -21,10 +21,10 @@ def check_policy_server(server: ServerPart, acting: ActingPart) -> None:
       CallboardError: names the setting and what to do.
     """
     given = [name for name in _ONLY_WITH_SERVER if getattr(server, name) is not None]
-    external = isinstance(acting.env, str) and acting.env.startswith(PREFIX)
+    external = isinstance(acting.env, str) and acting.env.startswith(EXTERNAL_PREFIX)
     if server.policy_server is None:
         if given or external:
-            name = given[0] if given else f"env {PREFIX}"
+            name = given[0] if given else f"env {EXTERNAL_PREFIX}"
             raise CallboardError(f"{name} is for simulators that connect: set policy_server, such as 127.0.0.1:8650")
         return
     if importlib.util.find_spec("aiohttp") is None:
@@ -33,7 +33,7 @@ def check_policy_server(server: ServerPart, acting: ActingPart) -> None:
     tls_context(server.policy_server_certificate, server.policy_server_key)
     if server.policy_server_token_file is not None:
         read_token(pathlib.Path(server.policy_server_token_file))
-    if server.spaces is not None and acting.env != f"{PREFIX}{server.spaces}":
+    if server.spaces is not None and acting.env != f"{EXTERNAL_PREFIX}{server.spaces}":
         raise CallboardError("env and spaces both define the spaces: leave spaces out")
     refused = {
         "inference central": acting.inference != "local",

@@ -13,8 +13,7 @@ from ... import __version__
 from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...environments import is_of_library
-from ...environments.external.recorded_spaces import RECORDED_PREFIX
-from ...environments.external.simulators import PREFIX as EXTERNAL_PREFIX
+from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...errors import CallboardError
 from ...files.guarded_files import parse_json
 from ..processes.package_versions import version_of

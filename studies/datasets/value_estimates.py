@@ -9,13 +9,13 @@ import tree
 
 from ...agents.fast_function import as_arrays
 from ...agents.policies.acting import policy_seed
-from ...agents.policies.action_probabilities import action_log_prob, check_probabilities
 from ...data import Nest, Timestep
 from ...environments.recorded import open_data
 from ...environments.recorded.importance_sampling import ValueEstimate, importance_sampling
 from ...environments.recorded.recorded_data import RecordedData
 from ...errors import CallboardError
 from ...launch.trained.saved_runs import read_saved_policy
+from ...networks.action_policy import DiscretePolicy
 from ...settings.setting_types import UnitInterval, converted
 from ...specs import EnvironmentSpec
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
@@ -148,3 +148,28 @@ def _timestep(observation: Nest) -> Timestep:
     return Timestep(
         tree.map_structure(tf.constant, observation), tf.zeros((count,)), tf.constant(ones), ones > 0, ones < 0
     )
+
+
+def check_probabilities(policy: Any, name: str) -> None:
+    """Refuses a policy whose probabilities cannot be computed.
+
+    Args:
+      policy: an `agent.Policy`.
+      name: what the user calls it.
+
+    Raises:
+      CallboardError: it is not over one discrete action, has a memory, or learns action values instead.
+    """
+    if not isinstance(getattr(policy, "actions", None), DiscretePolicy) or not hasattr(policy, "acting"):
+        raise CallboardError(
+            "importance sampling needs probabilities of one discrete action, as those of ppo, impala, a2c, bc, awr and "
+            f"iql, and the policy of {name} has none: use fitted Q evaluation"
+        )
+    if tree.flatten(policy.acting.initial_state(1)):
+        raise CallboardError(f"the policy of {name} has a memory, which importance sampling does not follow")
+
+
+def action_log_prob(policy: Any, timestep: Timestep, action: Nest) -> tf.Tensor:
+    """Returns the log-probabilities `[B]` of actions `[B]`; `check_probabilities` has accepted the policy."""
+    outputs, _ = policy.acting.step(timestep, policy.acting.initial_state(1))
+    return policy.actions.evaluate(outputs, timestep.observation, action).log_prob

@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from ....environments.external.recorded_spaces import RECORDED_PREFIX
+from ....environments.external.spaces_only import RECORDED_PREFIX
 from ....environments.recorded import open_data
 from ....errors import CallboardError, printable
 from ...experiments.checked_run import Run

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from callboard.launch.launchers.supervision.error_kinds import error_place, is_fault
+from callboard.launch.launchers.node_processes.prepared_process import error_place, is_fault
 
 
 class RpcError(Exception):
