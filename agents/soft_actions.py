@@ -50,7 +50,7 @@ class BoxActions:
         return Sampled(*policy.sample_and_log_prob(normal))
 
     def taken(self, action: Nest, dtype: Any) -> Nest:
-        """Returns what the critics take of the environment's actions."""
+        """Returns the environment's actions in the form in which the critics take them."""
         return self._bounds.from_environment(action, dtype)
 
     def values(self, critic: Any, observation: Nest, choice: Nest) -> tf.Tensor:

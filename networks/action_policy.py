@@ -50,7 +50,7 @@ class ActionPolicy(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, outputs: Any, observation: Nest, chosen: Any) -> ActionEvaluation:
-        """Returns what the policy says of chosen actions `[...]`."""
+        """Evaluates chosen actions `[...]` under the policy."""
 
     @abc.abstractmethod
     def to_environment(self, chosen: Any) -> Nest:

@@ -83,7 +83,7 @@ class Replay(Protocol):
         """Whether `window_weights` may return something; known without the layout's record and state."""
 
     def window_weights(self, set_priorities: SetPriorities) -> WindowWeights | None:
-        """Returns what holds the weights of windows in a shard's items of whole batches; None where there are none.
+        """Returns the store of the weights of windows in a shard's items of whole batches; None where there are none.
 
         Args:
           set_priorities: sets priorities of the shard's items.

@@ -112,7 +112,7 @@ class SampledReplay(abc.ABC):
         return self.may_weigh_windows and self.item_format.has_weights
 
     def window_weights(self, set_priorities: SetPriorities) -> WindowWeights | None:
-        """Returns what holds the weights of windows in a shard's items of whole batches; None where they do not change.
+        """Returns the store of the weights of windows in a shard's items of whole batches; None if they do not change.
 
         Args:
           set_priorities: sets priorities of the shard's items.

@@ -231,7 +231,7 @@ def pickled_with_program(value: Any) -> bytes:
 
 
 def unpickle_with_program(pickled: bytes) -> Any:
-    """Returns what `pickled_with_program` has pickled; `import_object` then finds the objects by their names."""
+    """Restores objects that `pickled_with_program` has pickled; `import_object` then finds them by their names."""
     program, named, value = cloudpickle.loads(pickled)
     if program != _PROGRAM:
         _received.update(cloudpickle.loads(named))

@@ -40,7 +40,7 @@ def own_files(*settings: Any, with_program: bool = True) -> dict[str, bytes]:
 
 
 def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Returns what identifies the content of each file."""
+    """Returns a digest of the content of each file."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 

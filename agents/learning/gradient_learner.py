@@ -73,7 +73,7 @@ class GradientLearner(tf.Module):
         """Learns from the next element of `iterator`.
 
         Returns:
-          The metrics of the last update, with those that only earlier ones have, and the priorities of all, in order.
+          The priorities of all updates, in order, and the newest value of each metric.
         """
         steps = int(self.steps.numpy()) if self._gradient_step.periodic or self._reset is not None else 0
         due = tuple(self._gradient_step.due(steps + number) for number in range(self._updates_per_call))

@@ -19,8 +19,8 @@ from ..schedules import Schedule, schedules_of
 class LiveSettings:
     """A copy of an agent whose `live` settings are variables.
 
-    The losses and learning rates of a learner that the copy makes follow `change`, and `follow` those that are
-    schedules.  The variables are not part of checkpoints, so that a resumed run begins with the settings it is given.
+    The copy makes a learner whose losses and learning rates use the variables: `change` sets them, and `follow` those
+    that are schedules.  Checkpoints do not contain the variables: a resumed run begins with its own settings.
 
     A schedule takes the place of linear decay: where `learning_rate` is one, the copy's `learning_rate_decay` is False,
     and so for every setting with a flag of such a name.  Where the flag is set, the copy has a variable in its place,

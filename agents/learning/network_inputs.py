@@ -74,7 +74,7 @@ class ActingNetwork:
         return state._replace(previous_action=action) if self._previous_inputs else state
 
     def previous_reward(self, timestep: Timestep) -> Any:
-        """Returns what a policy's extras hold for `sequence_inputs`: the reward `[B]`, or `()` if it is not taken."""
+        """Returns the part of a policy's extras for `sequence_inputs`: the reward `[B]`, or `()` if it is not taken."""
         return timestep.reward if self._previous_inputs else ()
 
 

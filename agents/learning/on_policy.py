@@ -21,7 +21,7 @@ def acting_network(network: Any, mode: Mode) -> Any:
 
 
 def check_batch_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate: int = 1) -> None:
-    """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
+    """Checks that all environments contribute equally to a batch, and that the run is long enough for one.
 
     Args:
       layout: the layout.
@@ -56,7 +56,7 @@ def check_batch_sizes(layout: Layout, unroll_length: int, batch_size: int, accum
 
 
 def newest_data_queue(agent: Any, layout: Layout, sequences: int) -> SequenceQueue:
-    """Returns a queue that holds what the newest weights have made, and what `max_policy_lag` lets earlier ones make.
+    """Returns a queue of data by the newest weights, and by earlier ones as far as `max_policy_lag` allows.
 
     Args:
       agent: has `unroll_length`, `max_policy_lag`, `frame_stack` and the settings of rewards.

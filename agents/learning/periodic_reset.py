@@ -16,8 +16,8 @@ from ..variables.frozen_weights import is_frozen
 class PeriodicReset:
     """Gives an actor and its critics the weights of new ones after every so many learner steps, and forgets moments.
 
-    Statistics of observations and rewards remain.  New weights follow from the run's seed and the step, so that a run
-    that is resumed is reset as one that was not.
+    Statistics of observations and rewards remain.  New weights follow from the run's seed and the step, so that a
+    resumed run gets the same ones.
 
     Args:
       every: learner steps from one reset to the next.

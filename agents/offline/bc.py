@@ -159,7 +159,7 @@ class BC(BCSettings, Agent):
         return self.summed(networks, sample, found, {"loss": imitation_loss(found.log_prob_t, found.valid_t)})
 
     def likelihood(self, networks: BCNetworks, sample: Sample) -> Likelihood:
-        """Returns what the policy says of the actions of a batch; arguments as those of `loss`."""
+        """Evaluates the actions of a batch under the policy; takes the arguments of `loss`."""
         record, network = sample.record, networks.network
         inputs, state = sequence_inputs(record, sample.state)
         outputs, _ = network.unroll(inputs, state, record.first, training=True)

@@ -132,7 +132,7 @@ _FRACTION, _ONE = np.uint64(0xFFFFF), np.uint64(1023 << 52)
 
 
 def uniform_doubles(seeds: np.ndarray, count: int) -> np.ndarray:
-    """Returns what `tf.random.stateless_uniform((count,), seed, tf.float64, alg="philox")` returns for each seed.
+    """Returns the numbers of `tf.random.stateless_uniform((count,), seed, tf.float64, alg="philox")` for each seed.
 
     Args:
       seeds: int64 `[N, 2]`.

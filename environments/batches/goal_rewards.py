@@ -47,7 +47,7 @@ class GoalRewards:
         return [dict(info) for info in infos.followed]
 
     def rewards(self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]) -> np.ndarray:
-        """Returns what `compute_reward` of an environment says of M transitions.
+        """Returns the rewards of M transitions by `compute_reward` of an environment.
 
         Args:
           env: index of the environment.

@@ -67,7 +67,7 @@ RECORDED_PREFIX = "recorded:"
 def make_recorded(
     dataset: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]
 ) -> BatchedEnvironment:
-    """Makes what stands for `batch_size` environments with the spaces of a data set.
+    """Makes a placeholder for `batch_size` environments with the spaces of a data set.
 
     Raises:
       CallboardError: there is no such data set, or an option is given: there are none.
@@ -92,7 +92,7 @@ EXTERNAL_PREFIX = "external:"
 
 
 def make_external(path: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """Makes what stands for `batch_size` simulators whose spaces are in a file.
+    """Makes a placeholder for `batch_size` simulators whose spaces are in a file.
 
     Raises:
       CallboardError: there is no such file, a space in it is not supported, or an option is given: there are none.

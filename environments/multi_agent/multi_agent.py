@@ -161,7 +161,7 @@ class MultiAgentWrapper(MultiAgentEnvironment):
 
 
 def absent_observation(spec: EnvironmentSpec, legal: Literal["all", "first"] = "all") -> Nest:
-    """Returns what an absent agent observes: zeros, except in action masks.
+    """Returns the observation of an absent agent: zeros, except in action masks.
 
     Args:
       spec: the agent's spec.

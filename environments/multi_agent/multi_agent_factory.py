@@ -205,7 +205,7 @@ def _has_several_agents(made: Any) -> bool:
 
 
 def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironment:
-    """Returns what a factory has made as an environment with several agents."""
+    """Converts the result of a factory to an environment with several agents."""
     if mask_key is not None and (isinstance(made, MultiAgentEnvironment) or not is_pettingzoo(made)):
         raise CallboardError(f"environment {name!r} is not of PettingZoo: let its observations contain the mask")
     if isinstance(made, MultiAgentEnvironment):

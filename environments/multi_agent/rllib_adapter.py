@@ -137,7 +137,7 @@ class RllibEnvironment:
 
 
 def _waiting(observation: Any) -> Any:
-    """Returns what an agent sees that waits: its last observation, with no legal action if it has a mask."""
+    """Returns the observation of an agent that waits: its last one, with no legal action if it has a mask."""
     if not isinstance(observation, Mapping) or MASK not in observation:
         return observation
     return {**observation, MASK: tree.map_structure(np.zeros_like, observation[MASK])}

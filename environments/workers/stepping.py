@@ -333,7 +333,7 @@ class Agents:
         self._environment.close()
 
     def _answer(self, exchange: Exchange, slot: int, outcome: Any, count: int) -> Any:
-        """Returns what a reset or a step has returned, with the names of agents in the place of observations."""
+        """Returns the result of a reset or a step, with the names of agents in place of observations."""
         if not isinstance(outcome, tuple) or len(outcome) != count or not isinstance(outcome[0], Mapping):
             return plain((outcome, []))
         parts = {agent: space for agent, space in self.observation["parts"]}

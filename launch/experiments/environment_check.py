@@ -181,7 +181,7 @@ class EnvironmentCheck:
         return json.loads(line)
 
     def _what_helps(self) -> str:
-        """Returns what helps a call that does not return, with the place where it waits."""
+        """Returns advice for a call that does not return, with the place where it waits."""
         advice = self._advice.get(self._phase, _SOONER)
         started = _processes_of(self._process.pid)
         if started:

@@ -195,7 +195,7 @@ def check_run_conditions(acting: ActingPart, agent: str | None) -> None:
 
 
 def metrics_known(acting: ActingPart, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
-    """Returns what is known of a run's metrics: the arguments of `check_metric` after the name.
+    """Returns the arguments of `check_metric` after the name, which describe a run's metrics.
 
     Args:
       acting: the settings of whatever plays, and the limits of the run.

@@ -74,7 +74,7 @@ def recorded_seed(metadata: Mapping[str, Any]) -> int | None:
 
 
 def _own(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what Callboard has written into the metadata of a data set."""
+    """Returns Callboard's own part of the metadata of a data set."""
     own = metadata.get(_MARK)
     return own if isinstance(own, dict) else {}
 

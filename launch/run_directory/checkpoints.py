@@ -98,7 +98,7 @@ class Checkpoints:
         return checked_sources(read_json(newest / "counters.json")) if newest else {}
 
     def control(self) -> dict[str, Any]:
-        """Returns what had been changed in the run when the newest intact checkpoint was written."""
+        """Returns the changes of the run in its newest intact checkpoint."""
         newest = self._newest_whole()
         path = newest / "control.json" if newest else None
         return read_json(path) if path and path.exists() else {}

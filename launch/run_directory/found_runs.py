@@ -33,7 +33,7 @@ def find_runs(name: str) -> list[str]:
 
 
 def runs_in(name: str) -> list[str]:
-    """Returns what `find_runs` does; empty if there are no runs."""
+    """Finds runs as `find_runs` does; returns an empty list if there are none."""
     if is_url(name):
         folders = Storage(name).folders_with("experiment.yaml")
         found = [name.rstrip("/") + ("" if folder == "." else f"/{folder}") for folder in folders]

@@ -118,7 +118,7 @@ class ServedPolicy:
 
 
 def _marks(directory: RunDirectory) -> list[tuple[str, int, int]]:
-    """Returns what changes when a run writes weights."""
+    """Returns a value that changes when a run writes weights."""
     marks = []
     with os.scandir(directory.checkpoints) as entries:
         for entry in entries:

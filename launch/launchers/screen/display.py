@@ -171,7 +171,7 @@ class RunProgress:
         self._seconds_left = left if done.seconds >= _KNOWN_SECONDS else None
 
     def fields(self, status: dict[str, Any], in_words: bool = False) -> list[tuple[str, str]]:
-        """Returns what is shown of the status that was last given to `update`, as pairs of name and text.
+        """Returns the shown parts of the last status that `update` received, as pairs of name and text.
 
         Args:
           status: the status.

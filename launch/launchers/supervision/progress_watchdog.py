@@ -199,7 +199,7 @@ class ProgressWatchdog:
         return stall.seconds < stall.overdue_after
 
     def _stall(self, watched: _Watched, now: float) -> _Stall:
-        """Returns what a node has been doing since its last progress."""
+        """Returns the activity of a node since its last progress."""
         slow = max(watched.timeout, _SLOW_TIMEOUT_SECONDS)
         silent = now - watched.heard
         if watched.heartbeat is None:

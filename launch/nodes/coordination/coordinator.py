@@ -124,7 +124,7 @@ class Coordinator(Node):
             return self._counters.total(count) - 1
 
     def checkpoint_state(self) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
-        """Returns what the coordinator contributes to a checkpoint: the counts by source, and changes of the run."""
+        """Returns the coordinator's part of a checkpoint: the counts by source, and changes of the run."""
         with self._lock:
             return self._counters.sources, self._control_file.content(self._control)
 

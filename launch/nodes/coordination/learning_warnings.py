@@ -41,7 +41,7 @@ class LearningWarnings:
         self._step = -1.0
 
     def new(self, row: Row) -> list[str]:
-        """Returns what a row shows and no row before it did, one line each."""
+        """Returns the warnings that a row gives and no earlier one did, one line each."""
         steps = row.get("learner_steps", 0)
         if steps == self._step and "evaluator/return" not in row:
             return []

@@ -121,7 +121,7 @@ class MemoryWatch:
         self._named: set[str] = set()
 
     def new(self, nodes: Mapping[str, NodeHealth], values: Mapping[str, float]) -> list[str]:
-        """Returns what is new about the memory of a run, one line each.
+        """Returns new warnings about the memory of a run, one line each.
 
         Args:
           nodes: the newest health of every node that runs.

@@ -110,7 +110,7 @@ class StoppingRules:
         return bool(self._conditions)
 
     def counts(self) -> dict[str, int]:
-        """Returns what is to be kept with the run's counters: counts of this incarnation, which never decrease."""
+        """Returns counts of this incarnation to keep with the run's counters; they never decrease."""
         return {
             _SECONDS: int(self._seconds_here()),
             _EVALUATIONS: self._evaluations - self._past[_EVALUATIONS],

@@ -63,7 +63,7 @@ class CallbackCalls:
 
 
 def callback_run(node: str, run: Run, reporter: Reporter) -> CallbackRun:
-    """Returns what callbacks see of the run in a node that reports to the coordinator."""
+    """Returns the view of the run that callbacks get in a node that reports to the coordinator."""
 
     def request(kind: str, value: Any) -> None:
         reporter.request(kind, value)

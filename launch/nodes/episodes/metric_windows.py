@@ -25,7 +25,7 @@ class EpisodeValues(NamedTuple):
 
 
 def report_episodes(episodes: Iterable[WatchedEpisode]) -> list[EpisodeValues]:
-    """Returns what a node reports about episodes that have ended, in their order."""
+    """Returns a node's report of the episodes that have ended, in their order."""
     reported: list[EpisodeValues] = []
     for _, successive in itertools.groupby(episodes, lambda episode: _key(episode.task)):
         for number, episode in enumerate(successive):

@@ -265,7 +265,7 @@ class HttpDoor:
         return _answer({"answers": answers})
 
     async def _answer_of(self, request: StepRequest) -> dict[str, Any]:
-        """Returns what a timestep is answered among others."""
+        """Answers one of several timesteps."""
         try:
             action = await self._answered(request)
         except RefusedRequest as error:
@@ -282,7 +282,7 @@ class HttpDoor:
     async def _converted(
         self, request: web.Request, read: Callable[[dict[str, Any], memoryview], Any], timesteps: int = 1
     ) -> Any:
-        """Returns what a function reads from the body of a request."""
+        """Reads the body of a request with a function, and returns its result."""
         most = timesteps * self._wire.most_bytes
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)

@@ -298,7 +298,7 @@ class LearnerNode(ReportingNode):
         return self._end.is_over
 
     def _waits_in_vain(self) -> bool:
-        """Returns whether the run ends while another learner has no more data for the step that this one is in."""
+        """Returns whether this step cannot end, since the run stops and another learner has no data for it."""
         if self._rank > 0 or not self._is_learning or not self.reporter.state.stopping:
             return False
         self._end.begin()
@@ -307,7 +307,7 @@ class LearnerNode(ReportingNode):
         return self._end.leaves_step(self.replay.short_of_data, peers)
 
     def _while_waiting(self) -> None:
-        """Does what is due between steps, while there is no data for the next one."""
+        """Publishes weights and answers commands while there is no data for the next step."""
         if self._run.checkpoints.publish_every_steps == 1:
             self._publish_newest()
         self.between_steps()
