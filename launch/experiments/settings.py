@@ -25,7 +25,7 @@ from ...settings.nested_settings import Field, declared_fields, merged_values, v
 from ...settings.setting_types import NAME, default_of, given_fields, shown
 from ..run_directory.found_runs import no_run
 from ..run_directory.layout import RunDirectory
-from ..run_directory.remote_storage import Storage, check_owner, is_url
+from ..run_directory.remote_storage import Storage, check_run_owner, is_url
 from .experiment import Experiment
 from .option_parsing import merge_options, option_name
 from .policy_settings import AgentSettings, as_mappings, made_policies, parse_agent, parse_policies, policy_setting
@@ -304,7 +304,7 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = (), trust: b
         if not str(run) or not os.path.lexists(directory.experiment):
             raise no_run(str(run))
         if not trust:
-            check_owner(run, f"give {argument('trust')}")
+            check_run_owner(run, f"give {argument('trust')}")
         recipe = _read_recipe_file(directory.experiment, links=False)
         text = read_regular(directory.experiment).decode("utf-8-sig")
     if text.startswith("---") and not text.endswith("...\n"):

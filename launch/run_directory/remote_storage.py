@@ -305,7 +305,7 @@ def _of_web_servers() -> dict[str, Any]:
     return {"client_kwargs": {"timeout": silence, "response_class": Bounded}}
 
 
-def check_owner(run: str | pathlib.Path, otherwise: str) -> None:
+def check_run_owner(run: str | pathlib.Path, otherwise: str) -> None:
     """Refuses a run of this machine, named by its path or a URL, that others may have written.
 
     Raises:

@@ -25,7 +25,7 @@ from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights, read_policy
-from ..run_directory.remote_storage import check_owner, local_copy
+from ..run_directory.remote_storage import check_run_owner, local_copy
 from ..run_directory.run_reference import RunReference, parse_run_reference
 
 
@@ -142,7 +142,7 @@ def trained_agent(policy: TrainedPolicy) -> Agent:
       CallboardError: there is no such run.
     """
     run = _existing(policy).run
-    check_owner(run, "copy the run, for example with cp -r")
+    check_run_owner(run, "copy the run, for example with cp -r")
     return read_experiment(run).agent
 
 

@@ -17,7 +17,7 @@ from ...errors import CallboardError, one_line, unknown
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_json, read_regular
 from ...launch.run_directory.layout import RunDirectory
-from ...launch.run_directory.remote_storage import Storage, check_owner, is_url
+from ...launch.run_directory.remote_storage import Storage, check_run_owner, is_url
 
 GROUP = "callboard.zoo"
 CARD = "policy.json"
@@ -116,7 +116,7 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
         raise CallboardError(f"{path} is not empty; name a new directory")
     source = RunDirectory(pathlib.Path(policy.place, policy.name))
     if not policy.installed and not trust:
-        check_owner(f"{policy.place}/{policy.name}", "give --trust")
+        check_run_owner(f"{policy.place}/{policy.name}", "give --trust")
     with writing(str(path)), new_directory(path) as draft:
         for name in (*FILES, CARD):
             (draft / name).parent.mkdir(exist_ok=True)
