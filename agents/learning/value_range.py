@@ -18,8 +18,8 @@ from .reward_normalizer import RewardNormalizer, follows_returns, normalization_
 
 _GROWTH = 1.5
 """How far an end moves beyond what it did not reach."""
-_RISE = 2.0
-"""How many times themselves values may be where the highest one moves further."""
+_ALONG = 2.0
+"""How many times as far an end that moves takes values along."""
 _MARGIN = 0.05
 """Part of the width by which the support exceeds its ends, so that a return that is often seen is inside."""
 _FULL = 2.5
@@ -61,9 +61,10 @@ class ValueRange(tf.Module):
     - where after 100,000 transitions it is more than ten times what they showed, means of targets included, it shrinks
       to 1.5 times that.
 
-    `settle` moves them after the update, with the networks: values that are learned stay the same, except that they
-    rise with the highest one, to at most twice.  By bootstrapping alone they rise slowly, and the policy improves later
-    (docs/d4pg.md).  The ends are part of the weights.
+    `settle` moves them after the update, with the networks: values grow with an end that moves further, to at most
+    twice, so that distributions remain as wide in atoms.  Where they become narrow while much is to be learned, the
+    policy improves later (docs/d4pg.md).  Beyond that, and where an end shrinks, the values that are learned stay the
+    same.  The ends are part of the weights.
 
     Args:
       agent: has `value_min` and `value_max`, the settings of rewards and the discount.
@@ -159,10 +160,10 @@ class ValueRange(tf.Module):
         if None not in self._given:
             return
         seen, ends = tf.stack(self._seen), self._wanted()
-        # Where the atoms are taken to have been, so that values rise with the highest one.
-        risen = tf.stack([seen[0], tf.clip_by_value(ends[1], seen[1], _RISE * seen[1])])
+        # Where the atoms are taken to have been, so that values grow with the ends.
+        grown = tf.clip_by_value(ends, tf.minimum(seen, _ALONG * seen), tf.maximum(seen, _ALONG * seen))
         atoms = self._agent.atoms
-        before, after = (tf.ensure_shape(self._support(each, atoms, tf.float64), (atoms,)) for each in (risen, ends))
+        before, after = (tf.ensure_shape(self._support(each, atoms, tf.float64), (atoms,)) for each in (grown, ends))
         for network in networks:
             move_atoms(network, before, after, tf.reduce_any(ends != seen))
         self._assign(ends)

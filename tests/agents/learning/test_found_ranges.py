@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from callboard.cli.command import main
@@ -21,18 +20,17 @@ SMALL = {
 
 
 def score(run_dir: Any, seed: int, ends: dict[str, str]) -> float:
-    """The mean of the evaluations without noise after half of a run."""
+    """The mean return of the final policy without noise."""
     settings = [text for name, value in (SMALL | ends).items() for text in (f"--agent.{name}", value)]
-    often = ["--max-steps", str(STEPS), "--evaluate-every", "500", "--evaluation-episodes", "20"]
     where = ["--launcher", "inline", "--seed", str(seed), "--run-dir", str(run_dir)]
-    assert main(["train", "d4pg", "--env", "held_point:HeldPoint", *often, *where, *settings]) == 0
+    steps = ["--max-steps", str(STEPS), "--evaluate-every", str(STEPS), "--evaluation-episodes", "20"]
+    assert main(["train", "d4pg", "--env", "held_point:HeldPoint", *steps, *where, *settings]) == 0
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    returns = {row["evaluator/environment_steps"]: row["evaluator/return"] for row in rows if "evaluator/return" in row}
-    return float(np.mean([value for step, value in returns.items() if step > STEPS / 2]))
+    return float([row["evaluator/return"] for row in rows if "evaluator/return" in row][-1])
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_values_that_continue_after_a_short_time_limit(tmp_path, seed):
     # The sum of rewards is at most 40, and values go to 100.
     given = score(tmp_path / "given", seed, {"value-min": "0", "value-max": "100"})
-    assert score(tmp_path / "found", seed, {}) > given - 2.0
+    assert score(tmp_path / "found", seed, {}) > given - 2.5

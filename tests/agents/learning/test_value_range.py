@@ -192,7 +192,9 @@ def means_of(critic: tf.Module, values: np.ndarray) -> np.ndarray:
 def moved_means(low: float, high: float, show: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Means of two critics' distributions before and after the range moves from `low` and `high`; the wider spacing."""
     value_range = ValueRange(D4PG(discount=0.99))
-    value_range.update(sample_with(low / 1.5, reward=high / 1.5))
+    for end in (low, high):
+        value_range.update(sample_with(0.0, reward=end / 1.5))
+        value_range.settle()
     values = value_range.support(51).numpy().astype(float)
     centers = np.linspace(0.7 * low, 0.7 * high, 5)
     critics = peaked_layer(values, centers), peaked_layer(values, centers)
@@ -206,27 +208,39 @@ def moved_means(low: float, high: float, show: Any) -> tuple[np.ndarray, np.ndar
     return before, after, max(found[1] - found[0], values[1] - values[0])
 
 
-def test_values_rise_with_targets_that_gather_at_the_highest():
+@pytest.mark.parametrize("end", [0, 1])
+def test_values_grow_with_an_end_at_which_targets_gather(end):
     def gather(value_range, values):
-        value_range.follow(tf.constant(np.eye(51)[[50] * 8]), values, tf.fill((8,), True))
+        value_range.follow(tf.constant(np.eye(51)[[50 * end] * 8]), values, tf.fill((8,), True))
 
-    before, after, _ = moved_means(0.0, 30.0, gather)
+    lowest, highest = ((-30.0, 0.0), (0.0, 30.0))[end]
+    before, after, _ = moved_means(lowest, highest, gather)
     np.testing.assert_allclose(after, 1.5 * before, rtol=1e-5)
-    # With a lowest value, all rise in proportion to their distance from it.
-    before, after, spacing = moved_means(-30.0, 30.0, gather)
-    np.testing.assert_allclose(after, -30.0 + 75.0 / 60.0 * (before + 30.0), atol=spacing)
-    assert (after > before).all()
+    # Otherwise in proportion to their distance from the end that stays.
+    before, after, _ = moved_means(-30.0, 30.0, gather)
+    other = (30.0, -30.0)[end]
+    np.testing.assert_allclose(after - other, (before - other) * 75.0 / 60.0, atol=2.0)
 
 
-@pytest.mark.parametrize("reward, rise", [(35.0, 1.75), (300.0, 2.0)])
-def test_values_at_most_double_where_a_return_is_far_beyond(reward, rise):
-    before, after, spacing = moved_means(0.0, 30.0, lambda each, _: each.update(sample_with(0.0, reward=reward)))
-    np.testing.assert_allclose(after, rise * before, atol=spacing)
+@pytest.mark.parametrize("reward, growth", [(35.0, 1.75), (300.0, 2.0), (-35.0, 1.75), (-300.0, 2.0)])
+def test_values_at_most_double_where_a_return_is_far_beyond(reward, growth):
+    lowest, highest = sorted([0.0, float(np.copysign(30.0, reward))])
+    before, after, spacing = moved_means(lowest, highest, lambda each, _: each.update(sample_with(0.0, reward=reward)))
+    np.testing.assert_allclose(after, growth * before, atol=spacing)
 
 
-def test_values_stay_where_the_lowest_falls():
-    before, after, spacing = moved_means(-20.0, 30.0, lambda each, _: each.update(sample_with(-40.0)))
-    np.testing.assert_allclose(after, before, atol=spacing)
+def test_values_stay_where_an_end_shrinks():
+    values, shrunk = np.linspace(-5.0, 105.0, 51), []
+    value_range = ValueRange(D4PG(discount=0.99))
+    value_range.update(sample_with(0.0, reward=100.0 / 1.5))
+    critic = peaked_layer(values, np.array([2.0, 4.0, 6.0]))
+    before = means_of(critic, values)
+    for number in range(3):
+        value_range.update(batch_of(np.random.default_rng(number), 1.0, 100_000))
+        value_range.settle(critic)
+        shrunk.append(value_range.support(51).numpy().astype(float))
+    assert shrunk[-1][-1] < 20
+    np.testing.assert_allclose(means_of(critic, shrunk[-1]), before, atol=2.2)
 
 
 def test_weights_and_checkpoints_hold_the_ends_alone():
