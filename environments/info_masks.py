@@ -149,17 +149,22 @@ def read_mask(info: Info, key: str, size: int, name: str, needed: bool) -> np.nd
       needed: whether an action follows.
 
     Raises:
-      CallboardError: it is missing, or has another size.
+      CallboardError: it is missing, has another size, or elements other than 0 and 1.
     """
     if key not in info:
         if needed:
             raise CallboardError(f"{name} gives no {key!r} in its info")
         return np.ones(size, np.int8)
-    parts = [np.ravel(part) for part in tree.flatten(info[key])]
-    mask = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    try:
+        mask = np.concatenate([np.empty(0, np.bool_), *(np.ravel(part) for part in tree.flatten(info[key]))])
+    except (ValueError, TypeError) as error:  # Of rows of several lengths, and of parts of several kinds.
+        raise CallboardError(f"{name} has {info[key]!r:.80} as the mask in its info: make it a vector") from error
     if len(mask) != size:
         raise CallboardError(f"{name} has a mask of {len(mask)} elements in its info, for {size} values")
-    return (mask != 0).astype(np.int8)
+    wrong = mask[(mask != 0) & (mask != 1)] if mask.dtype.kind in "biuf" else mask
+    if len(wrong):
+        raise CallboardError(f"{name} has {wrong[0]!r:.80} in the mask of its info: let it be 0 or 1 for each action")
+    return mask.astype(np.int8)
 
 
 def vector_with_masks(environment: VectorEnv, singles: Singles, name: str, fix: str) -> VectorEnv:

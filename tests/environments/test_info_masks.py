@@ -65,6 +65,26 @@ def test_what_does_not_fit_is_refused():
         MaskFromInfo(Parts([], spaces.Box(-1, 1, (2,), np.float32)))
 
 
+@pytest.mark.parametrize(
+    "mask",
+    [
+        *([np.nan, 1, 1], [-1, 1, 1], [2, 1, 1], [0.5, 1, 1], [10**400, 1, 1], ["1", "1", "0"], [1j, 1, 1], [None] * 3),
+        *("110", None, 7, [], {"a": 1}, b"110", np.full(3, "2020-01-01", "M8[D]"), [[1], np.array(["1", "0"])]),
+    ],
+    ids=repr,
+)
+def test_elements_other_than_0_and_1_are_refused(mask):
+    with pytest.raises(CallboardError, match="Parts has ") as refused:
+        MaskFromInfo(Parts([{"action_mask": mask}], spaces.Discrete(3))).reset()
+    assert "\n" not in str(refused.value)
+
+
+def test_bools_and_whole_floats_are_masks():
+    for mask in (np.array([True, False, True]), [1.0, 0.0, 1.0], (1, False, np.int64(1))):
+        observation, _ = MaskFromInfo(Parts([{"action_mask": mask}], spaces.Discrete(3))).reset()
+        assert observation["action_mask"].tolist() == [1, 0, 1]
+
+
 class Steps(gymnasium.Env):
     """Only action `time % 3` is legal.  The episode is truncated at an even limit, and terminated at an odd one."""
 
