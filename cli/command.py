@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import contextlib
+import errno
 import faulthandler
 import importlib
 import os
@@ -81,6 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.details:
             print("\n".join(map(printable, error.details.splitlines())), file=sys.stderr)
         print(f"callboard: {printable(str(error))}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"callboard: the path {printable(str(error.filename)):.80}... is too long for a file", file=sys.stderr)
         return 2
     except Stopped as stopped:
         return stopped.exit_code

@@ -109,3 +109,9 @@ command.run_command()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "Unable to allocate 8 TiB" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("This process got no more memory or threads: look at `ulimit -v`")
+
+
+@pytest.mark.parametrize("command", ["study", "top", "zoo list --from", "dataset info", "compare", "ls"])
+def test_a_path_that_is_too_long_is_one_line(command, capsys):
+    assert main([*command.split(), "x" * 300]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -6,6 +6,7 @@ with a code over random numbers of both; the token itself is never sent.  The ma
 actors, and the packet filters let its address in.
 """
 
+import collections
 import contextlib
 import hashlib
 import hmac
@@ -26,6 +27,7 @@ from .cluster_file import Cluster
 _LINE_BYTES = 16_384
 _TALK_SECONDS = 5.0
 _MOST_TALKS = 16
+_REST_SECONDS = 0.1
 _FIRST_HEARTBEAT_SECONDS = 60.0
 """Time in which a machine that was let in must send its first heartbeat, before its actors are given to others."""
 _LONGEST_NAME = 200
@@ -145,10 +147,15 @@ class Door:
         self._token = token
         self._admit = admit
         self._talks = threading.BoundedSemaphore(_MOST_TALKS)
+        self._open: dict[socket.socket, str] = {}
+        """Connections, the oldest first, and where they come from."""
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._listener = listen_on_all(port)
         threading.Thread(target=self._accept, name="door", daemon=True).start()
 
     def close(self) -> None:
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -158,12 +165,29 @@ class Door:
             try:
                 connection, peer = self._listener.accept()
             except OSError:
-                return  # It has been closed.
-            if self._talks.acquire(blocking=False):
-                arguments = (connection, _plain(peer[0]))
-                threading.Thread(target=self._talk, args=arguments, name="at the door", daemon=True).start()
-            else:
-                connection.close()
+                if self._is_closed:
+                    return
+                time.sleep(_REST_SECONDS)  # Such as too many open files, which does not last.
+                continue
+            address = _plain(peer[0])
+            if not self._talks.acquire(blocking=False):
+                self._make_room()
+                if not self._talks.acquire(timeout=_TALK_SECONDS):
+                    connection.close()
+                    continue
+            with self._lock:
+                self._open[connection] = address
+            threading.Thread(target=self._talk, args=(connection, address), name="at the door", daemon=True).start()
+
+    def _make_room(self) -> None:
+        """Ends the oldest connection of the address with most of them: who knows the token needs no time."""
+        with self._lock:
+            most = collections.Counter(self._open.values()).most_common(1)
+            for connection, address in self._open.items():
+                if address == most[0][0]:
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                    return
 
     def _talk(self, connection: socket.socket, address: str) -> None:
         try:
@@ -184,6 +208,8 @@ class Door:
                     answer = json.dumps(["", [], str(error)])
                 line.send({"answer": answer, "code": _code(self._token, "first", theirs, nonce, answer)})
         finally:
+            with self._lock:
+                del self._open[connection]
             self._talks.release()
 
 

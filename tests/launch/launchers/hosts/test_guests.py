@@ -1,6 +1,8 @@
 """Machines that join a run with its token: who is let in, and which actors it gets."""
 
+import contextlib
 import dataclasses
+import errno
 import hashlib
 import hmac
 import json
@@ -246,3 +248,29 @@ def test_a_file_that_lets_machines_join(tmp_path):
     joined = cluster.with_guest("x", "10.0.1.9", [2, 3])
     assert joined.host_of("actor/2") == "x" and joined.host_of("actor/4") == "" and joined.host_of("evaluator/0") == "a"
     assert cluster.settings() == read_cluster(path).settings() and "guests" in cluster.settings()
+
+
+def test_those_who_say_nothing_keep_no_machine_out(door):
+    address, _ = door
+    with contextlib.ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(address))
+        assert knock(address, TOKEN, "x").actors == [5, 6]
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(address))
+        assert knock(address, TOKEN, "x").actors == [5, 6]
+
+
+def test_the_door_stays_open_after_an_error_of_the_system(door, monkeypatch):
+    address, _ = door
+    accept, failures = socket.socket.accept, iter([OSError(errno.EMFILE, "too many open files")] * 2)
+
+    def failing(listener):
+        for failure in failures:
+            raise failure
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    assert knock(address, TOKEN, "x").actors == [5, 6]  # The thread waits in the former call.
+    for _ in range(2):
+        assert knock(address, TOKEN, "x").actors == [5, 6]
