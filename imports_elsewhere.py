@@ -28,7 +28,7 @@ class _ElsewhereFinder(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = _elsewhere(spec.loader.exec_module)  # type: ignore[method-assign]
+            spec.loader.exec_module = _elsewhere(spec.loader.exec_module)  # type: ignore
         return spec
 
 

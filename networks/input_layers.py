@@ -94,8 +94,10 @@ def input_layers(network: Network) -> list[InputLayer]:
     if features is None or not np.any(features >= 0):
         return found
     if type(network.core) is not FeedForwardCore:
-        weights = getattr(network.core, "input_weights", None)
-        return found if weights is None else [*found, InputLayer(*weights, features)]
+        if (weights := getattr(network.core, "input_weights", None)) is None:
+            return found
+        kernel, bias = weights
+        return [*found, InputLayer(kernel, bias, features)]
     return [*found, *(InputLayer(*weights, features) for weights in _first_weights(network.head))]
 
 
