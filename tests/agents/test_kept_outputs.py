@@ -19,7 +19,9 @@ def test_outputs_stay_while_the_statistics_move(name):
     assert change < 1e-5
 
 
-@pytest.mark.parametrize("name", slow_but(AGENTS, "ppo-gaussian"))
+# The mechanism is tested fast on two devices in `networks/test_input_layers.py`.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AGENTS)
 def test_outputs_stay_on_two_devices(name, on_two_devices):
     assert on_two_devices(PROGRAM, "changes_on_devices", ["2"], [name])["2"][name] < 1e-5
 
