@@ -132,7 +132,7 @@ def moved_on_two(names):
 
 
 def test_outputs_stay_on_two_devices(on_two_devices):
-    on_two_devices(__file__, "moved_on_two", ["layers of the head", "memories"])
+    on_two_devices(__file__, "moved_on_two", ["layers of the head"])
 
 
 def test_nothing_follows_where_the_first_layers_are_not_known():
