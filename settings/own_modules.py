@@ -45,8 +45,8 @@ _FOLDERS = (
     "agents benchmarks cli docs environments examples files launch networks replay settings studies tests"
 ).split()
 _MODULES = (
-    "__init__ __main__ action_masks callbacks caller_words data deadlines errors foreign_names install_commands "
-    "interpreter moved_modules policy_client setup specs tracing_lock transitions"
+    "__init__ __main__ action_masks callbacks caller_words data deadlines errors foreign_names imports_elsewhere "
+    "install_commands interpreter moved_modules policy_client setup specs tracing_lock transitions"
 ).split()
 """Callboard's own entries in its directory: in a clone, the user's modules may lie beside it."""
 
