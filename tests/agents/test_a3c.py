@@ -141,6 +141,7 @@ class TwoSteps(gym.Env):
         return np.zeros(1, np.float32), 1.0, False, self.time == 2, {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_the_lag_is_a_mean_over_valid_transitions(start):
     worker = start(from_values(A3C, {**SETTINGS, "unroll_length": 3}), TwoSteps)
@@ -154,6 +155,7 @@ def test_the_lag_is_a_mean_over_valid_transitions(start):
     assert (second["gradient_staleness"], second["policy_lag"]) == (7, 8.5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that_the_learner_has(start):
     tf.keras.utils.set_random_seed(3)  # The first values, which the loss is of, are small.

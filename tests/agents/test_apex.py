@@ -231,6 +231,7 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
     return loss, gradient, priorities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n_step, reward_clip, huber, munchausen",
     [(1, None, None, 0.0), (3, None, 1.0, 0.0), (4, 1.0, None, 0.0), (1, None, None, 0.9), (3, None, 1.0, 0.9)],

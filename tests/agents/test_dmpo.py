@@ -152,6 +152,7 @@ def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part,
     assert_first_step_of_adam(before[part], after[part], functools.partial(linear_losses, part, before), rate)
 
 
+@pytest.mark.slow
 def test_targets_are_copied_every_other_step(updates):
     for part in ("critic", "actor"):
         np.testing.assert_array_equal(updates[1][f"target {part}"], updates[0][f"target {part}"])

@@ -182,6 +182,7 @@ def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path)
     assert [of_episode(targets) for targets in learner_targets(network, sample)] == before
 
 
+@pytest.mark.slow
 def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_path):
     network = learning_network()
     scripts = [[Ending(4, terminates=False)], [Ending(1, terminates=False)]]
@@ -248,6 +249,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
     return {"loss": loss, "valid_fraction": valid / size, **means}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [
@@ -321,6 +323,7 @@ PAPER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
 def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):

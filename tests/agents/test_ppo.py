@@ -204,6 +204,7 @@ OTHER = Ppo(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("agent", [PLAIN, OTHER], ids=["plain", "other"])
 def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):

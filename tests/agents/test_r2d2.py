@@ -341,6 +341,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, toget
     assert np.std(priority) > 0.01 * np.mean(priority)
 
 
+@pytest.mark.slow
 def test_the_state_and_what_replay_keeps_of_it():
     agent = with_values(SMALL, {"frame_stack": 4, "network.torso": "mlp"})
     spec = EnvironmentSpec(dm_specs.BoundedArray((6, 6, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(2, np.int64))
@@ -356,6 +357,7 @@ def test_the_state_and_what_replay_keeps_of_it():
     assert table.info.signature.rows.shape == (14, 6 * 6 + 4 + 2 + 8 + 4 + 4 + 12 + 8)
 
 
+@pytest.mark.slow
 def test_without_a_memory_there_is_no_state_but_the_previous_action():
     agent = with_values(SMALL, {"network.core": "none"})
     networks = agent.make_networks(layout_of())

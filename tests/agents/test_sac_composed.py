@@ -134,6 +134,7 @@ def test_one_array_in_a_tuple_is_learned_as_itself():
         np.testing.assert_allclose(divided(same.metrics)[key], value, rtol=1e-5, err_msg=key)
 
 
+@pytest.mark.slow
 def test_nothing_is_learned_from_a_masked_value():
     rng = np.random.default_rng(0)
     agent, networks, layout = made(spec_of(BOUNDED, masked=True))

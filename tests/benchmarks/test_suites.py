@@ -191,6 +191,7 @@ def test_a_signal_stops_the_runner_and_its_run_continues(small, monkeypatch, tmp
     assert runner.run_suites(one, tmp_path / "runs", tmp_path / "results", lambda text: None) == []
 
 
+@pytest.mark.slow
 def test_results_of_an_earlier_algorithm_are_made_again_and_kept_until_then(small, monkeypatch, tmp_path):
     fake_peer(monkeypatch, tmp_path, WRITES_A_RUN)
     results = tmp_path / "results"

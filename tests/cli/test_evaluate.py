@@ -88,6 +88,7 @@ def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_pa
             assert f"printed by {language}\n" in ended.stderr
 
 
+@pytest.mark.slow
 def test_evaluated_episodes_are_recorded_with_infos(tmp_path, capsys):
     minari = pytest.importorskip("minari")
     path, data = str(tmp_path / "run"), tmp_path / "walk-v0"

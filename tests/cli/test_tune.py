@@ -145,6 +145,7 @@ def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_function_of_ones_own_needs_neither_agent_nor_environment(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)

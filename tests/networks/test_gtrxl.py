@@ -141,6 +141,7 @@ def test_a_sequence_may_be_cut_anywhere(parts):
     np.testing.assert_allclose(core.unroll(features, state, first)[0], core.unroll(features, last, first)[0], atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_a_timestep_depends_on_its_episode_and_on_the_memory_only():
     core, steps = made(layers=1), 6

@@ -37,6 +37,7 @@ def observations(spec):
     return tf.constant(rng.normal(size=(4, 5)), tf.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_bfloat16")
 @pytest.mark.parametrize(
     "torso, spec",

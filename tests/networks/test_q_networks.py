@@ -17,6 +17,7 @@ SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 PIXELS = EnvironmentSpec(specs.BoundedArray((36, 40, 4), np.uint8, 0, 255), specs.DiscreteArray(6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "previous_inputs, core, dueling",
     [

@@ -107,6 +107,7 @@ def test_the_bonus_is_the_error_divided_by_its_deviation():
     assert float(bonus._deviation._count) > has_bonus.sum()
 
 
+@pytest.mark.slow
 def test_what_is_not_a_transition_changes_nothing():
     record = random_record(np.random.default_rng(2), VECTOR)
     invalid = ~valid_transitions(record.first, record.last, record.discount)

@@ -155,6 +155,7 @@ def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period
     assert all(set(update.finite) <= set(update.metrics) for update in updates)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("is_sum", [False, True])
 @pytest.mark.parametrize("updates_per_call", [1, 2])

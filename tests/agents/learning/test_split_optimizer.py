@@ -28,6 +28,7 @@ def steps(optimizer, variables, number=3):
     return [variable.numpy() for variable in variables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
 def test_each_variable_has_its_learning_rate(name):
     settings = dataclasses.replace(ADAM, name=name)

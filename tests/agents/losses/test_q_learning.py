@@ -52,6 +52,7 @@ def target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon=
     return h(target + GAMMA**k * h_inverse(value, epsilon), epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("n", [1, 5, STEPS])
 @pytest.mark.parametrize("epsilon", [None, 1e-3])

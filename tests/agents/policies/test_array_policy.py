@@ -87,6 +87,7 @@ def test_other_policies_stay_with_tensorflow(name):
         tree.map_structure(np.testing.assert_array_equal, arrays(timestep(number)), compiled(timestep(number)))
 
 
+@pytest.mark.slow
 def test_variables_that_may_have_changed_are_read_again():
     policy, compiled, arrays = policies("impala", HEADS)
     arrays.use(values(policy))
@@ -98,6 +99,7 @@ def test_variables_that_may_have_changed_are_read_again():
     tree.map_structure(np.testing.assert_array_equal, arrays(timestep(1)), compiled(timestep(1)))
 
 
+@pytest.mark.slow
 def test_where_numpy_gives_something_else_tensorflow_acts(caplog):
     policy, compiled, arrays = policies("impala", HEADS)
     arrays.use([value + 1 for value in values(policy)])

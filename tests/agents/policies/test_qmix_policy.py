@@ -86,6 +86,7 @@ def test_members_explore_each_by_itself():
     assert abs(np.corrcoef(differs[:, 0, 0], differs[:, 2, 0])[0, 1]) < 0.15
 
 
+@pytest.mark.slow
 def test_a_member_that_was_absent_begins_anew():
     agent = small()
     policy, _ = policy_of(agent, "evaluate", envs=1)

@@ -27,6 +27,7 @@ def timestep_of(batch: int, **fields: Any) -> Timestep:
     return timestep._replace(**fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("previous_inputs", [True, False])
 def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     agent = with_values(SMALL, {"network.previous_inputs": previous_inputs})

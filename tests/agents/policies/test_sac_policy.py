@@ -86,6 +86,7 @@ def test_actions_are_of_the_environments_kind_and_within_its_bounds(spec, learni
             spec.action.validate(one)
 
 
+@pytest.mark.slow
 def test_actions_are_even_until_learning_begins_and_the_policys_then():
     spec = spec_of((2,), [-1.0, 10.0], [1.0, 20.0])
     networks, policy = acting(SMALL, spec, learning=False, batch=2000)
@@ -178,6 +179,7 @@ def test_discrete_actions_are_even_until_learning_begins_and_the_policys_then():
         assert set(policy(timestep_of(50))[0].tolist()) == expected
 
 
+@pytest.mark.slow
 def test_discrete_actions_are_held_and_do_not_depend_on_the_batch():
     agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3})
     _, policy = acting(agent, DISCRETE_SPEC, learning=True, batch=30)

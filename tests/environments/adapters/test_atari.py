@@ -216,6 +216,7 @@ def test_lost_lives_and_the_end_of_the_game(game, life_loss):
     assert without_life == (game == "atlantis")
 
 
+@pytest.mark.slow
 def test_the_game_continues_after_a_lost_life():
     actions = np.tile([1, 0, 0], 50)
     with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
@@ -224,12 +225,14 @@ def test_the_game_continues_after_a_lost_life():
     assert environments.for_evaluation(BREAKOUT, {"life_loss": True, "noop_max": 3})[1] == {"noop_max": 3}
 
 
+@pytest.mark.slow
 def test_the_limit_of_frames_is_a_truncation():
     timesteps = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
     assert endings(timesteps, 1) == [BEGINS, *[CONTINUES] * 4, (False, True, 1)] * 2 + [BEGINS]
     assert all(timestep.reward[timestep.first].sum() == 0 for timestep in timesteps)
 
 
+@pytest.mark.slow
 def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     environment = environments.make(BREAKOUT, 2, [0, 1], {**PLAIN, "max_num_frames_per_episode": 12})
     timesteps = [environment.reset()] + [environment.step(np.array([1, 2])) for _ in range(3)]
@@ -271,6 +274,7 @@ def test_actions_that_the_game_does_not_have_are_refused():
     environment.close()
 
 
+@pytest.mark.slow
 def test_infos_are_those_of_the_emulator():
     environment = environments.make(BREAKOUT, 2, [1, 2], PLAIN)
     environment.keep_infos()

@@ -84,6 +84,7 @@ def test_time_limits_are_truncations(game, limit):
     environment.close()
 
 
+@pytest.mark.slow
 def test_time_limits_are_those_that_the_games_have():
     # A saved state holds the limit: it is the number before the level's seed.
     expected = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}

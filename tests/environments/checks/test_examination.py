@@ -78,6 +78,7 @@ def test_episodes_without_an_end_or_a_reward_are_reported():
     assert "random actions have earned no reward in" in warnings[-1]
 
 
+@pytest.mark.slow
 def test_a_picture_shows_it_after_some_steps(tmp_path):
     found = examined(picture=str(tmp_path / "walk.png"))
     assert (imageio.imread(found["picture"]) == 4).all(), "ten timesteps later, in the second episode"

@@ -89,6 +89,7 @@ def test_an_environment_may_start_processes(name):
     checked(Experiment(agent=Ppo(), env=env, env_options=FORKING[name], node_timeout=10.0))
 
 
+@pytest.mark.slow
 def test_a_constructor_that_waits_for_its_process_is_named_within_seconds(monkeypatch):
     monkeypatch.setattr("callboard.launch.experiments.environment_check._NOTICE_SECONDS", 1.0)
     notices = []
@@ -113,6 +114,7 @@ def warnings_of(caplog):
     return [record for record in caplog.records if record.name.endswith("environment_check")]
 
 
+@pytest.mark.slow
 def test_bounds_that_are_exceeded_are_reported_once(caplog):
     checked(experiment("outside"))
     (record,) = warnings_of(caplog)
@@ -124,6 +126,7 @@ def test_bounds_that_are_exceeded_are_reported_once(caplog):
     assert len(warnings_of(caplog)) == 1, "an environment that has passed is not tried again"
 
 
+@pytest.mark.slow
 def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
     from faulty_environments import Faulty
 

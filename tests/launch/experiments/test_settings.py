@@ -67,6 +67,7 @@ def test_options_come_before_the_recipe():
     assert experiment.agent == Impala(batch_size=4, discount=0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options, expected",
     [

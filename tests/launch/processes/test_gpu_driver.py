@@ -6,6 +6,7 @@ import stub_cuda
 CODE = "from callboard.launch.processes.gpu_driver import find_gpus; print(find_gpus())"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus, major", [(1, 9), (2, 8)])
 def test_gpus_are_found(tmp_path, gpus, major):
     stub_cuda.install_driver(tmp_path, cuda=11080, gpus=gpus, major=major)

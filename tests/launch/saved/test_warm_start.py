@@ -88,6 +88,7 @@ def test_every_agent_begins_with_all_weights_of_the_latest_checkpoint(agent, tmp
         np.testing.assert_array_equal(after[name], np.full_like(before[name], 7) if name in acting else before[name])
 
 
+@pytest.mark.slow
 def test_only_parts(source):
     path, weights = source
     after, before, _ = begun(define(init_from=str(path), init_parts="torso/*, head/value"))
@@ -153,6 +154,7 @@ def test_further_weights_of_the_source_are_refused(tmp_path):
         check_warm_start(experiment, experiment.agent, experiment.acting_layout())
 
 
+@pytest.mark.slow
 def test_a_run_at_a_url(source, tmp_path):
     path, weights = source
     url = f"file://{tmp_path}/stored"

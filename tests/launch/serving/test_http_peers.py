@@ -214,6 +214,7 @@ class Flood:
             return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-a", b"", b"\x16\x03\x01"])
 def test_peers_without_the_token_keep_no_client_out(sent):
     with opened(places=8) as door:

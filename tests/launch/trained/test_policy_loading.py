@@ -129,6 +129,7 @@ def test_a_run_at_a_url(runs):
     assert load_policy(f"file://{path}@best")(np.zeros((3, 4)))[0].shape == (3,)
 
 
+@pytest.mark.slow
 def test_sampled_actions_repeat_with_their_seed(runs):
     _, path = runs("impala")
     observations = np.random.default_rng(1).normal(0, 0.02, (64, 4)).astype(np.float32)

@@ -48,6 +48,7 @@ def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
         np.testing.assert_array_equal(online, target)
 
 
+@pytest.mark.slow
 def test_all_networks_share_one_normalizer_of_observations():
     networks = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,), normalize_observations=True)
     plain = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,))

@@ -21,6 +21,7 @@ def observation_of(spec, batch=4):
     return {"body": rng.normal(size=(batch, 2)).astype(np.float32), "eye": image} if isinstance(spec, dict) else image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "observation, action",
     [

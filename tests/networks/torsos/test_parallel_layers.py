@@ -65,6 +65,7 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
     assert float(layer._passes) == passes + 1
 
 
+@pytest.mark.slow
 def test_a_residual_block_adds_to_its_inputs():
     x = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
     block = hidden_layers((4,), "relu", "simba")[1]

@@ -177,6 +177,7 @@ def test_the_size_of_impalas_network_is_that_of_the_paper():
     assert sum(len(variable.shape) == 4 for variable in impala.trainable_variables) == 15
 
 
+@pytest.mark.slow
 def test_width_and_residual_blocks():
     wide = ImpalaResNet(width=2)
     wide(np.zeros((1, 64, 64, 3), np.uint8))
@@ -212,6 +213,7 @@ def values_of(variables):
     return [variable.numpy() for variable in variables]
 
 
+@pytest.mark.slow
 def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
     network = network_that_has_learned()
     before = values_of(network.variables)

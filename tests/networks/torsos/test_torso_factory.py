@@ -31,6 +31,7 @@ def test_choice_of_torso():
     assert kinds({"eye": IMAGE, "body": VECTOR}, "auto") == {MLPTorso, ImpalaResNet}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "torso, dtype, high",
     slow_but(
@@ -88,6 +89,7 @@ def kinds_of(torso):
     return [type(one).__name__ for one in torso._torsos], type(torso._rest).__name__
 
 
+@pytest.mark.slow
 def test_parts_have_torsos_of_their_own_and_share_one_for_the_rest():
     spec = spec_of(NESTED)
     torsos = {"camera": "nature", "robot/hand": "mlp"}

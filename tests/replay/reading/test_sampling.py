@@ -139,6 +139,7 @@ def test_importance_weights_undo_the_priorities(serve, shards):
         assert np.mean(shards_sampled) == pytest.approx(masses[1] / sum(masses), abs=0.01)
 
 
+@pytest.mark.slow
 def test_every_replica_has_its_share(serve):
     """Through `distribute_datasets_from_function`, as the learner reads."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])

@@ -57,6 +57,7 @@ def start_of(sample):
     return sample.record.observation["body"][0].astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", [1, 3])
 def test_they_hold_the_same_windows(serve, stack):
     """Of an actor that begins in the middle of an episode, so that some have no whole stack."""

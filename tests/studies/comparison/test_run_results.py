@@ -111,6 +111,7 @@ def no_evaluations(path):
     (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage, reason",
     [

@@ -41,6 +41,7 @@ def actor(memory, **fields):
     return lambda seconds: {"actor/0": node(300 * MIB + memory(seconds) * MIB, **fields)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("minutes", "memory"),
     [

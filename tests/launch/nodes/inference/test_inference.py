@@ -222,6 +222,7 @@ def test_a_restarted_actor_gets_a_fresh_state_and_a_new_writer(node):
     assert node.act("two", 3, node.timestep(3))[0]
 
 
+@pytest.mark.slow
 def test_nodes_that_share_a_thread_do_not_wait_for_a_batch(node):
     for number in range(2):
         for actor in range(2):
