@@ -189,7 +189,7 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> bool:
             if result is not None and (runs := as_runs(result, TRAINING_RETURN)):
                 groups.append(Group(name or f"{result.agent}, {_PEER_NAME}", row.cell.env, runs))
     if groups:
-        plot_curves(compare(groups, ComparisonSettings(metric=TRAINING_RETURN, spread="range", resamples=1)), path)
+        plot_curves(compare(groups, ComparisonSettings(metric=TRAINING_RETURN, spread="range", resamples=2)), path)
     return bool(groups)
 
 
