@@ -55,7 +55,7 @@ test-fast: install
 test-random: install
 	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL) -p randomly
 
-# Of each slow test the cases of a day, and what fails once more, alone.
+# Of the slow tests the cases of a day, and what fails once more, alone.
 test-most: install
 	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
 

@@ -84,7 +84,7 @@ def _takes_from(path, package, modules):
     return bool(own - modules)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_packages_import_only_layers_below_theirs():
     level = {package: number for number, layer in enumerate(LAYERS) for package in layer}
     for path in LIBRARY:

@@ -13,7 +13,7 @@ from callboard.launch.experiments.experiment import Experiment
 MOVED = dict(line.split() for line in moved_modules._MOVED.split("\n") if line)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("old", MOVED)
 def test_the_new_name_exists(old):
     assert importlib.util.find_spec(f"callboard.{MOVED[old]}")

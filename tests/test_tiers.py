@@ -15,18 +15,29 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize("count", [1, 2, 13, 14, 15, 28, 29, 121])
 @pytest.mark.parametrize("first_day", [0, 739_586])
-def test_all_cases_of_a_function_run_within_its_days_and_each_day_has_few(count, first_day):
-    cases = [Case("test_a.py::test_other")] + [Case("test_a.py::test_one")] * count
+def test_each_case_runs_once_in_a_fortnight_and_each_day_has_few(count, first_day):
+    cases = [Case("test_a.py::test_one")] * count
+    days = [cases_of(cases, first_day + day) for day in range(DAYS)]
+    assert sorted(position for day in days for position in day) == list(range(count))
+    assert {len(day) for day in days} <= {count // DAYS, -(-count // DAYS)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 13, 14, 15, 28, 29, 121])
+@pytest.mark.parametrize("first_day", [0, 739_586])
+def test_a_daily_function_has_a_case_each_day_and_all_in_a_fortnight(count, first_day):
+    cases = [Case("test_a.py::test_other", is_daily=True)] + [Case("test_a.py::test_one", is_daily=True)] * count
     days = [cases_of(cases, first_day + day) for day in range(DAYS)]
     assert set().union(*days) == set(range(count + 1))
     assert {len(day) for day in days} == {1 + -(-count // DAYS)}
 
 
-def test_functions_of_a_file_have_the_same_cases_of_what_they_share():
-    cases = [Case(f"test_a.py::test_{name}") for name in "ab" for _ in range(20)]
+@pytest.mark.parametrize("is_daily", [False, True])
+def test_functions_of_a_file_have_the_same_cases_of_what_they_share(is_daily):
+    cases = [Case(f"test_a.py::test_{name}", is_daily=is_daily) for name in "ab" for _ in range(20)]
     for day in range(DAYS):
         chosen = sorted(cases_of(cases, day))
-        assert [position - 20 for position in chosen[2:]] == chosen[:2]
+        half = len(chosen) // 2
+        assert half and [position - 20 for position in chosen[half:]] == chosen[:half]
 
 
 @pytest.mark.parametrize("agents, launchers", [(22, 5), (3, 5), (4, 2), (2, 2)])
@@ -87,7 +98,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ["x y", "z"])
 def test_of_chance(name):
     before = HERE / name
@@ -135,7 +146,7 @@ def listed(output, title):
 UNSTABLE = ["tests/test_some.py::test_of_chance[x y]", "tests/test_some.py::test_of_chance[z]"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "workers", [(), pytest.param(("-n", "1", "--dist", "loadfile"), marks=pytest.mark.slow)], ids=["alone", "workers"]
 )
@@ -158,7 +169,7 @@ def test_no_test_begins_after_the_budget_and_those_left_out_are_listed(run_tests
     assert code == 0 and len(listed(output, "not run: ")) == 4, output
 
 
-def test_a_day_has_one_case_of_each_slow_test_and_no_fast_one(run_tests):
+def test_a_day_has_one_case_of_each_daily_test_and_no_fast_one(run_tests):
     code, output = run_tests("--most=2026-12-01", "--collect-only")
     assert code == 0, output
     (chosen,) = re.findall(r"test_some.py::(.*)", output)

@@ -50,7 +50,7 @@ def test_a_sum_ends_after_a_termination_and_before_an_invalid_transition():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_tensors_in_a_graph_give_the_same_as_arrays():
     rng = np.random.default_rng(0)
     first, last = rng.random((2, 6, 50)) < 0.3

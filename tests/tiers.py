@@ -1,4 +1,4 @@
-"""Three tiers of tests: the fast ones, most functions of the slow ones every day, and everything in shards.
+"""Three tiers of tests: the fast ones, a fourteenth of the slow ones every day, and everything in shards.
 
     pytest --most=2026-12-01    of the slow tests, the cases of that day
     pytest --shard=3/8          the third of eight parts, which are whole files
@@ -7,9 +7,10 @@
 
 The equals sign is needed: until this module is found by the folder of the tests, its options have no values.
 
-A day has one case of every slow function, and more of one with over 14 cases, such that 14 days have all of them. Of
-two parameters that are marked as `covering`, such as agents and launchers, a day has each value of the first one, and
-each of the second one twice. Of all tests that are marked as `score`, a day has two.
+A day has so many cases of each slow function that 14 days have each case once, and of those marked `slow("daily")`,
+which take seconds, at least one. Of two parameters that are marked as `covering`, such as agents and launchers, a day
+has each value of the first one, and each of the second one twice. Of all tests that are marked as `score`, a day has
+two.
 """
 
 import collections
@@ -44,6 +45,7 @@ class Case(NamedTuple):
     covering: tuple[str, ...] = ()
     """Two parameters all of whose values are enough, without all pairs."""
     is_score: bool = False
+    is_daily: bool = False
 
 
 def cases_of(cases: Sequence[Case], day: int) -> set[int]:
@@ -64,8 +66,10 @@ def cases_of(cases: Sequence[Case], day: int) -> set[int]:
             for position in positions:
                 pairs[tuple(cases[position].indices[name] for name in covering)].append(position)
             chosen += [_in_turn(pairs[pair], shifted, 1)[0] for pair in _covering_pairs(list(pairs), day)]
-        else:
+        elif cases[positions[0]].is_daily:
             chosen += _in_turn(positions, shifted, math.ceil(len(positions) / DAYS))
+        else:
+            chosen += positions[-shifted % DAYS :: DAYS]
     # First the first case of each, since the others are mostly further seeds.
     return {*chosen, *_in_turn([position for _, position in sorted(scores)], day, SCORES)}
 
@@ -146,7 +150,8 @@ def _case_of(item) -> Case:
     covering = item.get_closest_marker("covering")
     indices = item.callspec.indices if hasattr(item, "callspec") else {}
     is_score = item.get_closest_marker("score") is not None
-    return Case(item.nodeid.partition("[")[0], indices, covering.args if covering else (), is_score)
+    is_daily = any("daily" in marker.args for marker in item.iter_markers("slow"))
+    return Case(item.nodeid.partition("[")[0], indices, covering.args if covering else (), is_score, is_daily)
 
 
 class _Repeats:

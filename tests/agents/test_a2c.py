@@ -168,7 +168,7 @@ def test_accumulated_batches_make_the_step_of_one_batch():
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
 def test_a_record_has_the_log_probability_and_the_action_before_it_is_clipped(spec):
     layout = layout_of(spec)

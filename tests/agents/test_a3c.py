@@ -72,7 +72,7 @@ def start(tmp_path):
         worker.server.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "env, core", [("CartPole-v1", "lstm"), pytest.param("Pendulum-v1", "none", marks=pytest.mark.slow)]
@@ -111,7 +111,7 @@ def test_a_step_is_that_of_a2c_with_the_same_block(start, env, core):
     assert set(update.metrics) == registered and set(update.finite) == {"loss", "gradient_norm"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_staleness_is_the_age_of_the_gradients_weights(start):
     worker = start(from_values(A3C, SETTINGS), "CartPole-v1")
@@ -141,7 +141,7 @@ class TwoSteps(gym.Env):
         return np.zeros(1, np.float32), 1.0, False, self.time == 2, {}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_the_lag_is_a_mean_over_valid_transitions(start):
     worker = start(from_values(A3C, {**SETTINGS, "unroll_length": 3}), TwoSteps)
@@ -155,7 +155,7 @@ def test_the_lag_is_a_mean_over_valid_transitions(start):
     assert (second["gradient_staleness"], second["policy_lag"]) == (7, 8.5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that_the_learner_has(start):
     tf.keras.utils.set_random_seed(3)  # The first values, which the loss is of, are small.

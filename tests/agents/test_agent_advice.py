@@ -16,7 +16,7 @@ def advice(agent, env="ALE/Pong-v5"):
     return agent.advice(Experiment(agent, env=env).acting_layout())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("kind", [Ppo, Apex])
 def test_one_image_of_atari_is_not_enough_for_a_network_without_memory(kind):
     (line,) = advice(kind())

@@ -101,7 +101,7 @@ def test_what_cannot_work_is_refused_in_one_line(changed, layout, message):
 # How it acts.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_every_slot_explores_at_its_own_rate():
     agent = from_values(Apex, {**SMALL, "epsilon": 0.8, "epsilon_alpha": 3.0})
     networks = agent.make_networks(layout_of())
@@ -231,7 +231,7 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
     return loss, gradient, priorities
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "n_step, reward_clip, huber, munchausen",
     [(1, None, None, 0.0), (3, None, 1.0, 0.0), (4, 1.0, None, 0.0), (1, None, None, 0.9), (3, None, 1.0, 0.9)],
@@ -378,7 +378,7 @@ PIXELS: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
     """With the weights that the actor had, from the stacks of pictures as they come out of replay."""
     loop = Loop(from_values(Apex, {**PIXELS, "n_step": 5, "replay.error_buffer": 1e6}), tmp_path)
@@ -439,7 +439,7 @@ def test_pixels_are_learned_from(tmp_path):
     loop.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
     experiment = Experiment(
         agent=from_values(Apex, {**SMALL, "replay.samples_per_insert": 2.0, "replay.error_buffer": 10_000}),
@@ -458,7 +458,7 @@ def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
 # The learner.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_the_target_network_follows_at_times():
     agent = from_values(Apex, {**SMALL, "target_update_period": 3})

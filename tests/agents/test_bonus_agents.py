@@ -32,7 +32,7 @@ def test_every_agent_with_the_setting_has_a_case():
     assert {name.partition("-")[0] for name in WITH_BONUS} == {"ppo", "impala", "a2c", "apex", "r2d2"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", cases())
 def test_learners_train_the_bonus_and_save_it(name, tmp_path):
     agent, spec, length = made(name)
@@ -56,7 +56,7 @@ def test_learners_train_the_bonus_and_save_it(name, tmp_path):
         np.testing.assert_array_equal(one, restored)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", cases())
 def test_without_a_bonus_nothing_of_it_is_there(name, tmp_path):
     agent, spec, length = made(name)
@@ -73,7 +73,7 @@ def test_without_a_bonus_nothing_of_it_is_there(name, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_munchausen_has_a_bonus_of_its_own_beside():
     agent, spec, length = made("apex-rnd")
     networks, learner, layout = learner_of(dataclasses.replace(agent, munchausen=0.9), spec)
@@ -81,7 +81,7 @@ def test_munchausen_has_a_bonus_of_its_own_beside():
     assert float(metrics["bonus"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_weight_is_that_of_the_setting():
     assert BonusSettings(name="rnd", weight=0.25).weight == 0.25
     weighted = []

@@ -63,7 +63,7 @@ def cases(*tables):
     return pytest.mark.parametrize("name, settings, length", parameters)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @cases(POLICIES, AUTOREGRESSIVE, VALUES)
 def test_a_masked_value_of_a_choice_is_never_taken(name, settings, length):
     kind = "nest" if "unroll_length" in settings else "multi-discrete"
@@ -130,7 +130,7 @@ def check_same(agent, single, composed, wrap, length):
         np.testing.assert_allclose(own.ravel(), other.ravel(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @cases(POLICIES, VALUES)
 def test_one_choice_of_an_array_is_learned_as_a_discrete_action(name, settings, length):
     agent = from_values(agent_class(name), settings)
@@ -139,7 +139,7 @@ def test_one_choice_of_an_array_is_learned_as_a_discrete_action(name, settings, 
     check_same(agent, single, composed, lambda action: action[..., np.newaxis], length)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @cases(POLICIES)
 def test_one_array_in_a_tuple_is_learned_as_itself(name, settings, length):

@@ -18,14 +18,14 @@ SPEC = EnvironmentSpec(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_returns():
     ones, valid = tf.ones((3, 2)), tf.ones((3, 2), tf.bool)
     assert tf.function(n_step_window)(ones, ones, valid).returns.numpy().tolist() == [3, 3]
     assert tf.function(n_step_sequence)(ones, ones, valid, 2).returns.numpy().tolist() == [[2, 2], [2, 2], [1, 1]]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_networks_and_actions():
     network, target = (policy_value_network(SPEC, normalize_observations=True) for _ in range(2))
     policy = action_policy(SPEC, network)

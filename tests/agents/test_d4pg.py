@@ -87,7 +87,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray])
     return total / LINEAR.batch_size
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1)])
 def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     before, after, _ = updates
@@ -95,7 +95,7 @@ def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part,
     assert_first_step_of_adam(before[part], after[part], lambda weights: loss(weights=weights), rate)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_targets_are_copied_every_other_step(updates):
     for part in ("critic", "actor"):
         np.testing.assert_array_equal(updates[1][f"target {part}"], updates[0][f"target {part}"])

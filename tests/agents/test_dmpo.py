@@ -145,14 +145,14 @@ def improvement(part: str, now: PART, x: Any, actions: list, values: list, costs
     return loss
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1), ("dual", 0.3)])
 def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     before, after, _ = updates
     assert_first_step_of_adam(before[part], after[part], functools.partial(linear_losses, part, before), rate)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_targets_are_copied_every_other_step(updates):
     for part in ("critic", "actor"):
         np.testing.assert_array_equal(updates[1][f"target {part}"], updates[0][f"target {part}"])

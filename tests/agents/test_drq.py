@@ -60,7 +60,7 @@ def shifted(sample: Sample, number: int, pixels: int) -> Sample:
     return sample._replace(record=sample.record._replace(observation=np.stack(images)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("kind", SPECS)
 def test_targets_and_losses_of_the_critics_are_means_over_augmentations(kind):
     agent, plain = from_values(DrQ, SMALL), from_values(Sac, SMALL)
@@ -82,7 +82,7 @@ def test_targets_and_losses_of_the_critics_are_means_over_augmentations(kind):
         np.testing.assert_allclose(found[name], np.sum(getattr(losses[0], name)) / BATCH, rtol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_without_a_shift_and_with_one_augmentation_the_critics_learn_as_those_of_sac():
     agent, plain = from_values(DrQ, {**SMALL, "shift": 0, "augmentations": 1}), from_values(Sac, SMALL)
     networks = agent.make_networks(layout_of(SPECS["discrete"])).actor_critic

@@ -52,7 +52,7 @@ def test_actions_are_sampled_where_that_is_wanted(agent, env):
     assert len(np.unique(sampled[0], axis=0)) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("agent", slow_but([Apex, R2D2], Apex))
 def test_a_rate_of_random_actions(agent):
     assert agent().modes() == ("train", "evaluate")

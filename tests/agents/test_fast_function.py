@@ -144,7 +144,7 @@ def test_a_function_of_one_device_is_one_operation_also_where_there_are_two(on_t
     assert found == {"default": [True, 1.0, 4.0], "second": [True, 1.0, 4.0], "both": [False, 2.0, 12.0]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_what_xla_cannot_compile_is_refused_in_one_line():
     with compiled_by_xla():
         refused = CompiledOnFirstCall(lambda x: tf.strings.length(tf.strings.as_string(x)))

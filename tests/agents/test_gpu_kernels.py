@@ -42,7 +42,7 @@ def small(name, computed_in):
     return dataclasses.replace(agent, network=network, **changes), spec, length
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("computed_in", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_learner_computes_on_the_processor(name, computed_in):

@@ -149,7 +149,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found[key], target, rtol=1e-5, atol=1e-6, err_msg=str(key))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_episode_that_terminates_gives_the_same_targets_in_every_interface(tmp_path):
     scripts = [[Ending(4, terminates=True)], [Ending(1, terminates=True), Ending(2, terminates=True)]]
     network = learning_network()
@@ -168,7 +168,7 @@ def final(network, interface, step, episode=0):
     return {(episode, step): Target(network.values[episode, step].numpy(), 0.0)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("interface", FINAL_SHOWN)
 def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path):
     network = learning_network()
@@ -182,7 +182,7 @@ def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path)
     assert [of_episode(targets) for targets in learner_targets(network, sample)] == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_path):
     network = learning_network()
     scripts = [[Ending(4, terminates=False)], [Ending(1, terminates=False)]]
@@ -323,7 +323,7 @@ PAPER = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
 def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):

@@ -12,7 +12,7 @@ AGENTS = ("ppo", "ppo-gaussian", "pqn")
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("name", slow_but(AGENTS, "ppo", "ppo-gaussian"))
 def test_outputs_stay_while_the_statistics_move(name):
@@ -27,7 +27,7 @@ def test_outputs_stay_on_two_devices(name, on_two_devices):
     assert on_two_devices(PROGRAM, "changes_on_devices", ["2"], [name])["2"][name] < 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_frozen_layers_do_not_make_up_for_the_move():
     change, network = change_of_outputs("ppo", tf.distribute.get_strategy(), freeze=["torso"])

@@ -63,7 +63,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @each_case
 def test_a_masked_action_is_never_taken(name, settings, length):
     always_random = {"evaluation_epsilon": 1.0} if "epsilon" in settings else {}

@@ -45,7 +45,7 @@ def ended(sample, where):
     return sample._replace(record=sample.record._replace(last=last))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("name", AGENTS)
 def test_items_without_a_valid_transition_change_no_mean(name):
@@ -85,7 +85,7 @@ def test_what_is_not_valid_is_in_no_mean(name):
         assert other[metric] == pytest.approx(plain[metric], rel=2e-4, abs=1e-6), metric
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("episode", slow_but([1, 3], 3))
 def test_the_entropy_of_a_uniform_policy_does_not_depend_on_the_length_of_episodes(episode):

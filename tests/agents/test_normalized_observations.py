@@ -20,7 +20,7 @@ CASES = [
 FAST = ("sac",)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "case",
@@ -56,7 +56,7 @@ def test_a_policy_acts_with_the_statistics_of_what_was_learned_from(case):
     np.testing.assert_allclose(acted(np.tile(far, (4, 1))), acted(np.tile(far + 50, (4, 1))), atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_targets_normalize_by_the_newest_statistics():
     for name in ("apex", "td3"):
         agent, spec, _ = made(name)
@@ -66,7 +66,7 @@ def test_targets_normalize_by_the_newest_statistics():
         assert len(counts) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(["sac", "td3", "d4pg", "dmpo", "apex"], "sac", "apex"))
 def test_with_its_defaults_an_agent_learns_from_features_of_any_scale(name):
     """Without normalization, values of features of millions are in the tens of thousands from the first step on."""

@@ -55,7 +55,7 @@ def sequences(agent: Ppo, env: str, number: int, directory: pathlib.Path) -> tup
     return networks, samples
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
     agent = from_values(
         Ppo,
@@ -102,7 +102,7 @@ def inputs(observation):
     return Inputs(tf.constant(observation))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were_sampled(tmp_path):
     agent = Ppo(unroll_length=20, batch_size=2, minibatches=4, initial_log_std=0.5)
     networks, (sample,) = sequences(agent, "Pendulum-v1", 1, tmp_path)
@@ -204,7 +204,7 @@ OTHER = Ppo(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("agent", [PLAIN, OTHER], ids=["plain", "other"])
 def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):

@@ -27,7 +27,7 @@ def iterate(agent: Ppo, samples: list[Sample], steps: int, max_steps: int = 1000
     return networks, [{name: float(value) for name, value in update.metrics.items()} for update in updates]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     agent = from_values(
         Ppo,
@@ -57,7 +57,7 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     assert [row["epochs"] for row in metrics] == [3, 3, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_the_first_epoch_begins_with_the_network_that_acted():
     agent = from_values(
@@ -79,7 +79,7 @@ def test_the_first_epoch_begins_with_the_network_that_acted():
         assert float(learner.step(iter(parts)).metrics["approximate_kl"]) == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_every_epoch_of_every_step_has_an_order_of_its_own():
     seen = []
@@ -98,7 +98,7 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
     assert len(set(orders[0])) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_epochs_end_early_where_the_policy_has_moved_far():
     agent = from_values(

@@ -31,7 +31,7 @@ class WatchingNetwork(FixedNetwork):
         return PolicyValue(tf.zeros((*shape, 3)), tf.zeros(shape)), state
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
     agent = from_values(

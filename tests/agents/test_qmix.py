@@ -214,7 +214,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_paper(float64, fields, state
         assert (sides[0] - sides[1]) / 2e-5 == pytest.approx(slope, rel=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_masks_hide_actions_from_targets_and_absent_members_have_no_part_in_the_loss(float64):
     agent = small(burn_in=0, **{"network.core": "none"})
     networks = agent.make_networks(layout_of(team_spec()))

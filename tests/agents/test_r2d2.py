@@ -279,7 +279,7 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
 # What replay keeps.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("together", slow_but([1, 4], 4))
 def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, together):
     """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
@@ -341,7 +341,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path, toget
     assert np.std(priority) > 0.01 * np.mean(priority)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_state_and_what_replay_keeps_of_it():
     agent = with_values(SMALL, {"frame_stack": 4, "network.torso": "mlp"})
     spec = EnvironmentSpec(dm_specs.BoundedArray((6, 6, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(2, np.int64))
@@ -357,7 +357,7 @@ def test_the_state_and_what_replay_keeps_of_it():
     assert table.info.signature.rows.shape == (14, 6 * 6 + 4 + 2 + 8 + 4 + 4 + 12 + 8)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_without_a_memory_there_is_no_state_but_the_previous_action():
     agent = with_values(SMALL, {"network.core": "none"})
     networks = agent.make_networks(layout_of())
@@ -415,7 +415,7 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
 # Updates, and a run of them.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_a_step_gives_each_sequence_its_priority_and_updates_the_target_network_at_times():
     """What several replicas do with the same batch stands in `test_replicas.py`."""

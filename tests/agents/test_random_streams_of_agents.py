@@ -61,7 +61,7 @@ def words(monkeypatch):
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(CASES, "apex"))
 def test_no_two_streams_depend_on_each_other(name, words, monkeypatch):
     monkeypatch.setattr(update_on_replicas, "BATCH", ROWS)

@@ -197,7 +197,7 @@ def update(request):
     return functools.partial(loss_by_loops, agent=agent, transition=transition), before, after
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1), ("temperature", 0.3)])
 def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
     loss, before, after = update
@@ -205,14 +205,14 @@ def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
     assert_first_step_of_adam(before[part], after[part], lambda weights: of_weights(weights=weights), rate)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
     _, before, after = update
     np.testing.assert_array_equal(before["target"], before["critic"])
     np.testing.assert_allclose(after["target"], 0.7 * before["target"] + 0.3 * after["critic"], rtol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_policy_temperature_and_targets_may_move_at_every_other_step():
     agent = dataclasses.replace(LINEAR, policy_delay=2, target_update_period=2)
     before, *updates = weights_after_updates(agent, layout_of(LINEAR_SPEC), [sample_for(LINEAR_SPEC)] * 3, parts_of)

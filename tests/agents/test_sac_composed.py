@@ -51,7 +51,7 @@ def random_actions(rng, mask, *leading):
     return {"arm": (choices[..., 0], choices[..., np.newaxis, 1:].astype(np.int32)), "move": move}, choices
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_losses_by_hand():
     rng = np.random.default_rng(0)
     agent, networks, layout = made(spec_of(BOUNDED, masked=True), discount=0.9, temperature=0.7)
@@ -118,7 +118,7 @@ def test_losses_by_hand():
             np.testing.assert_allclose(losses[name], total / BATCH, rtol=2e-4, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_one_array_in_a_tuple_is_learned_as_itself():
     box = BOUNDED["move"]
     agent, networks, layout = made(EnvironmentSpec(SEEN, box))
@@ -134,7 +134,7 @@ def test_one_array_in_a_tuple_is_learned_as_itself():
         np.testing.assert_allclose(divided(same.metrics)[key], value, rtol=1e-5, err_msg=key)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_learned_from_a_masked_value():
     rng = np.random.default_rng(0)
     agent, networks, layout = made(spec_of(BOUNDED, masked=True))
@@ -157,7 +157,7 @@ def test_nothing_is_learned_from_a_masked_value():
         assert np.isfinite(gradient).all() and not gradient[..., -1].any() and gradient[..., -2].any()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("learning, hold", slow_but(itertools.product([False, True], [1, 3]), (False, 1), (True, 3)))
 def test_acting_in_every_mode(learning, hold):
     rows, rng = 100, np.random.default_rng(1)

@@ -100,7 +100,7 @@ def ends_after(record: Any, n: int, b: int) -> int:
     return count
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_losses_of_sac_are_those_of_the_papers(name):
     agent = from_values(Sac, {**SAC, **VARIANTS[name]})
@@ -145,7 +145,7 @@ def test_losses_of_sac_are_those_of_the_papers(name):
         np.testing.assert_allclose(found[key], total / BATCH, rtol=1e-6, err_msg=key)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_losses_of_td3_are_those_of_the_papers(name):
     agent = from_values(TD3, {**COMMON, "target_noise": 0.4, **VARIANTS[name]})
@@ -183,7 +183,7 @@ def test_losses_of_td3_are_those_of_the_papers(name):
         np.testing.assert_allclose(found[key], total / BATCH, rtol=1e-6, err_msg=key)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_dropout_is_of_each_pass_and_of_no_policy_that_acts():
     agent = from_values(Sac, {**SAC, "critics.dropout": 0.5, "critics.hidden_sizes": (64,), "critics.layer_norm": True})
     learned = agent.make_networks(layout_of(SPEC)).actor_critic
@@ -279,7 +279,7 @@ def test_quantiles_are_for_numbers_and_drq_has_no_batch_renormalization():
 # Resets.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_networks_and_moments_begin_anew_and_statistics_remain():
     agent = from_values(Sac, {**SAC, "reset_every": 2, "network.normalize_observations": True})
     layout, strategy = layout_of(SPEC), tf.distribute.get_strategy()

@@ -81,7 +81,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray],
     return total / size
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("part, rate", [("critic", 0.2), ("actor", 0.1)])
 def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     before, after, *_ = updates
@@ -89,7 +89,7 @@ def test_the_first_update_of_linear_networks_is_that_of_the_paper(updates, part,
     assert_first_step_of_adam(before[part], after[part], lambda weights: loss(weights=weights), rate)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_policy_and_targets_move_at_every_other_step_and_the_critics_at_all(updates):
     for step, (before, after) in enumerate(zip(updates[:-1], updates[1:], strict=True)):
         assert not np.array_equal(before["critic"], after["critic"])

@@ -38,7 +38,7 @@ def test_a_quick_benchmark_gives_figures_of_both_sides(name, tmp_path):
     assert not list(temporary.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("library", BARE_ENVIRONMENTS)
 def test_bare_environments_step(library):
     step = BARE_ENVIRONMENTS[library](2)

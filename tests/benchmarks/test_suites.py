@@ -191,7 +191,7 @@ def test_a_signal_stops_the_runner_and_its_run_continues(small, monkeypatch, tmp
     assert runner.run_suites(one, tmp_path / "runs", tmp_path / "results", lambda text: None) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_results_of_an_earlier_algorithm_are_made_again_and_kept_until_then(small, monkeypatch, tmp_path):
     fake_peer(monkeypatch, tmp_path, WRITES_A_RUN)
     results = tmp_path / "results"
@@ -224,7 +224,7 @@ def version_of(agent):
     return versions.algorithm_version(agent)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copied_agents):
     before = {agent: version_of(agent) for agent in ("ppo", "impala", "sac")}
     losses = copied_agents / "losses" / "gae.py"
@@ -250,7 +250,7 @@ def result_of(cell, scores, **changes):
     return CellResult(**{**vars(empty), "seeds": seeds, **changes})
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_page_shows_what_is_reached_what_is_short_and_what_is_missing(small, tmp_path):
     ours, peer, other = small
     results, docs = tmp_path / "results", tmp_path / "docs"

@@ -7,7 +7,7 @@ import pytest
 from callboard.cli.command import main
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_environment_is_described(capsys, tmp_path):
     picture = tmp_path / "cart.png"
     options = ["--seconds", "0.2", "--env-options.max_episode_steps", "5", "--picture", str(picture)]
@@ -17,14 +17,14 @@ def test_an_environment_is_described(capsys, tmp_path):
     assert "of 5.0 steps" in text and "nothing wrong was found" in text and picture.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_warnings_come_after_the_report(capsys):
     assert main(["check", "faulty_environments:Faulty", "--env-options.fault", "outside", "--seconds", "0.1"]) == 0
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("warning: environment 'faulty_environments:Faulty' gives 7 in its observation")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_json(capsys):
     assert main(["check", "CartPole-v1", "--seconds", "0.1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

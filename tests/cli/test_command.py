@@ -86,7 +86,7 @@ def test_the_version(capsys):
     assert capsys.readouterr().out == f"callboard {callboard.__version__}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_reader_that_has_enough_is_no_error():
     with subprocess.Popen(
         [sys.executable, "-m", "callboard", "train", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -34,7 +34,7 @@ def test_numbers_are_whole_where_there_is_no_terminal(runs, capsys):
     assert "impala, actors 2 on CartPole-v1     2  481.5 ± 0.5" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_json_and_plots(runs, capsys):
     pytest.importorskip("matplotlib")
     plots = ["--plot", "curves.png", "--plot-scores=scores.png"]

@@ -38,7 +38,7 @@ def cartpole(tmp_path_factory):
     return write(tmp_path_factory.mktemp("sets") / "cartpole-v0", CARTPOLE, episodes, METADATA)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_info_prints_the_numbers_and_plots_them(cartpole, capsys, tmp_path):
     plot = tmp_path / "plot.png"
     assert main(["dataset", "info", cartpole, "--plot", str(plot)]) == 0

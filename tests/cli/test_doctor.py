@@ -17,7 +17,7 @@ def test_doctor_finds_this_installation_healthy(capsys):
     assert findings["TensorFlow, Reverb and Launchpad load together"]["ok"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_package_of_another_version_is_wrong_and_the_advice_names_the_right_one(monkeypatch):
     monkeypatch.setitem(doctor.PINS, "tensorflow", "1.0")
     monkeypatch.setitem(doctor.PINS, "no-such-package", "3.1")
@@ -27,7 +27,7 @@ def test_a_package_of_another_version_is_wrong_and_the_advice_names_the_right_on
     assert findings["dm-reverb"].ok and findings["dm-reverb"].advice == ""
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_tensorboard_that_cannot_start_is_wrong(tmp_path, monkeypatch):
     (healthy,) = doctor._tensorboard()
     assert healthy.ok and healthy.found.startswith("2.12")
@@ -64,7 +64,7 @@ def test_a_finding_that_is_wrong_gives_exit_code_1_and_its_advice(monkeypatch, c
     assert main(["doctor"]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_package_whose_library_cannot_be_loaded_is_wrong(tmp_path, monkeypatch):
     assert doctor._other("procgen", doctor._OTHERS["procgen"]).ok
     assert doctor._other("no-such-package", "import no_such_package").ok

@@ -55,7 +55,7 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert "has no checkpoint best, since it was never evaluated; choose from latest, " in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     path = str(tmp_path / "run")
     write_run(tmp_path / "run", options=["--env=own_callbacks:Walk", *SMALL])
@@ -70,7 +70,7 @@ def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
     assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("command", ["evaluate", pytest.param("check", marks=pytest.mark.slow)])
 def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_path, command):
     write_run(tmp_path / "run", options=["--env=printing_environment:PrintingWalk", *SMALL])
@@ -88,7 +88,7 @@ def test_stdout_has_nothing_but_the_results_of_an_environment_that_prints(tmp_pa
             assert f"printed by {language}\n" in ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_evaluated_episodes_are_recorded_with_infos(tmp_path, capsys):
     minari = pytest.importorskip("minari")
     path, data = str(tmp_path / "run"), tmp_path / "walk-v0"
@@ -130,7 +130,7 @@ def test_wrong_options_are_refused_before_the_run_is_read(options, message, caps
     assert message in error and error.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_every_run_in_a_folder_is_evaluated(tmp_path, capsys):
     for seed in (1, 2):
         write_run(tmp_path / f"seed-{seed}", options=(*DEFAULTS, f"--seed={seed}"), best=seed == 1)
@@ -148,7 +148,7 @@ def test_every_run_in_a_folder_is_evaluated(tmp_path, capsys):
     assert f"no experiment.yaml; name a run in it, such as {tmp_path}/seed-1" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_latest_weights_of_a_run_without_evaluations_are_taken_and_one_line_says_so(tmp_path, capsys):
     path = str(tmp_path / "run")
     write_run(tmp_path / "run", steps=(5, 12), best=False)
@@ -163,7 +163,7 @@ def test_the_latest_weights_of_a_run_without_evaluations_are_taken_and_one_line_
         assert json.loads(output.out)["policy"] == f"{path}/checkpoints/{step:012d}/policy.npz" and not output.err
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_weights_that_a_run_does_not_have_are_refused_before_tensorflow_is_imported(tmp_path):
     write_run(tmp_path / "run", steps=(5,), best=False)
     commands = [
@@ -199,7 +199,7 @@ def test_a_run_is_played_where_its_callbacks_and_loggers_cannot_be_imported(tmp_
     assert capsys.readouterr().out.startswith("7 7\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_line_about_a_video_says_how_many_episodes_it_shows(tmp_path, capsys):
     write_run(tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video"]) == 0

@@ -28,7 +28,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_p
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_inputs_and_outputs_of_the_saved_model_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run", steps=(5,))

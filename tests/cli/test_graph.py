@@ -26,7 +26,7 @@ def test_a_graph_of_a_wrong_experiment_is_refused_in_one_line(options, message, 
     assert message in error and error.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_each_policy_that_learns_has_nodes_of_its_own(capsys):
     policies = ["--policies", "{left: {}, right: {name: apex}}"]
     assert main(["graph", "impala", "--env", "echo_agents:Echo", *policies]) == 0

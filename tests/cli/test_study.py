@@ -46,7 +46,7 @@ def without_minigrid(monkeypatch, study, tmp_path):
     (tmp_path / "mine.yaml").write_text(STUDY.replace("[CartPole-v1]", there))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_only_what_is_run_needs_its_package(without_minigrid, started, capsys):
     pytest.importorskip("matplotlib")
     left_out = "missing packages leave out MiniGrid-Empty-8x8-v0 (minigrid), MiniGrid-DoorKey-5x5-v0 (minigrid): "
@@ -62,7 +62,7 @@ def test_only_what_is_run_needs_its_package(without_minigrid, started, capsys):
     assert len(started) == 2 and left_out in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_failed_run_is_named_at_the_end_and_the_others_are_reported(started, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["study", "mine.yaml"]) == 1
@@ -77,7 +77,7 @@ def test_a_failed_run_is_named_at_the_end_and_the_others_are_reported(started, t
     assert len(started) == 6 and "report.md" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_runs_are_listed_and_options_and_seeds_apply_to_all(started, capsys):
     assert main(["study", "mine.yaml", "--list", "--seeds", "7"]) == 0
     assert capsys.readouterr().out.splitlines() == ["impala-CartPole-v1/seed-7", "ppo-CartPole-v1/seed-7"]

@@ -126,7 +126,7 @@ def test_help_names_what_can_be_searched_and_how(capsys):
     assert "loguniform(a,b)" in " ".join(text.split()) and "--scheduler" in text and "--resume" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -145,7 +145,7 @@ def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_function_of_ones_own_needs_neither_agent_nor_environment(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)

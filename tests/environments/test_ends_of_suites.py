@@ -62,13 +62,13 @@ def check_ends(timesteps, counted, discount):
     assert counted == sum(int((~timestep.first).sum()) for timestep in timesteps[1:])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name, options", CUT_OFF, ids=str)
 def test_a_time_limit_is_no_termination(name, options):
     check_ends(*played(name, options, 20), discount=1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name, options", TERMINATED, ids=str)
 def test_a_termination_has_no_future(name, options):
     check_ends(*played(name, options, 120), discount=0.0)

@@ -75,7 +75,7 @@ def test_options_reach_the_environment():
     assert trajectory("scripted_environments:Seeded", [0], {"scale": 100.0}).max() > 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_importing_environments_does_not_import_tensorflow():
     code = "import sys, callboard.environments; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

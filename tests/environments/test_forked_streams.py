@@ -39,7 +39,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_forked_process_prints_logs_and_closes_its_input_while_the_parent_writes_and_reads():
     program = [sys.executable, "-c", FORK]
     # The input stays open, so that the thread that reads it holds its lock.

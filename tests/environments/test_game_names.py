@@ -140,7 +140,7 @@ def test_games_print_nothing_on_the_screen_and_import_nothing_heavy():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_libraries_are_imported_where_they_are_needed():
     code = (
         "import sys, callboard.environments\n"

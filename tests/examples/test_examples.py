@@ -150,7 +150,7 @@ def test_impala_finds_the_treasure(launcher, tmp_path):
     assert os.listdir(tmp_path) == ["run"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_returns_of_a_run_are_plotted(tmp_path):
     run_dir, picture = tmp_path / "run", tmp_path / "returns.png"
     run_dir.mkdir()

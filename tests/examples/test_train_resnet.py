@@ -223,7 +223,7 @@ def test_a_dataset_of_any_name_and_of_images_of_several_sizes(example, tmp_path)
         example.load("wave", None, str(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_picture_of_the_network(example, tmp_path, monkeypatch):
     data = example.Data(tf.data.Dataset.from_tensors((np.zeros((8, 8, 3), np.uint8), 0)), None, 4)
     picture = tmp_path / "new" / "model.png"

@@ -42,7 +42,7 @@ def experiment(tmp_path, kind, **fields):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_rate_and_clipping_range_decay_by_environment_steps(tmp_path):
     with Session(experiment(tmp_path, Ppo, max_steps=1024), launcher="inline") as session:
         for part in (0.25, 0.5, 0.75):
@@ -51,7 +51,7 @@ def test_rate_and_clipping_range_decay_by_environment_steps(tmp_path):
             assert metrics["learner/clip_range"] == pytest.approx(0.2 * (1 - part), abs=0.026)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_that_learner_steps_end_decays_by_them(tmp_path):
     limited = experiment(tmp_path, Ppo, max_learner_steps=8)
     with Session(limited, launcher="inline") as session:

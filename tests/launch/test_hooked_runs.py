@@ -72,7 +72,7 @@ def rows(directory):
     return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("launcher, inference", LAUNCHERS)
 def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference, launcher_named):
     recorder = Recorder(factor=3)

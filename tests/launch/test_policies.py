@@ -36,7 +36,7 @@ def last_row(path):
     return json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_two_agents_learn_with_algorithms_and_spaces_of_their_own(tmp_path):
     apex = {"name": "apex", "replay": {"min_size": 50}, "batch_size": 16}
     # Ape-X has made them long before PPO, and then plays without learning.

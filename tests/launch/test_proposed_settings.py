@@ -56,7 +56,7 @@ def alternatives(message):
     return found + [([], name) for names in LAUNCHER.findall(message) for name in names if name]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(("agent", "options", "launcher"), CASES, ids=lambda part: str(part))
 def test_what_a_refusal_proposes_is_accepted(agent, options, launcher):
     message = refusal(agent, options, launcher)

@@ -67,7 +67,7 @@ def test_a_run_for_launchpad_is_checked_and_writes_nothing_yet(tmp_path):
         make_run(dataclasses.replace(experiment, env="CartPol-v1"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_program(tmp_path):
     def make_short(index, actor, limit):
         assert actor is None or index // 2 == actor

@@ -77,7 +77,7 @@ def test_functions_of_installed_packages_are_not_called(name, tmp_path, monkeypa
     assert error.startswith(f"callboard: environment {name!r} is refused: ") and error.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_that_the_libraries_define_is_usable_but_by_its_kind():
     """Every public function and class of the modules that are loaded now."""
     import setuptools  # noqa: F401
@@ -264,7 +264,7 @@ for name in {OURS!r}:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_files_of_this_repository_are_no_users_modules():
     """In the clone itself, under any name."""
     root = pathlib.Path(callboard.__file__).resolve().parent

@@ -187,7 +187,7 @@ def test_a_session_in_another_thread_is_iterated_over_to_the_end_of_the_run(expe
     assert outcome.score is not None and results[-1].score == outcome.score
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_changes_of_settings_survive_the_session(experiment, said):
     with Session(experiment, "inline", Quiet(said)) as session:
         session.update(entropy_cost=0.5, **{"optimizer.learning_rate": 1e-30})
@@ -269,7 +269,7 @@ def test_a_run_that_fails_while_it_starts_leaves_its_directory_unlocked(experime
     assert not (pathlib.Path(experiment.run_dir) / "lock").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_failure_of_a_node_is_raised(experiment, said, monkeypatch):
     monkeypatch.syspath_prepend(ENVIRONMENTS)
     # Nothing is learned before the step that gives it.

@@ -70,7 +70,7 @@ def by_hand(parts, outputs, mask, chosen):
     return np.sum(terms, axis=0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_log_probabilities_and_entropies_of_independent_parts_add_up(name, masked):
@@ -111,7 +111,7 @@ def autoregressive(name, masked=False):
     return parts, head, outputs, policy
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("masked", [False, True])
 def test_an_autoregressive_policy_is_the_product_of_its_parts(masked):
     parts, head, outputs, policy = autoregressive("nest", masked)
@@ -167,7 +167,7 @@ def test_samples_are_those_of_the_distribution():
         np.testing.assert_allclose(share, weights / weights.sum(), atol=4 * 0.5 / math.sqrt(number))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("make", ["independent", "autoregressive"])
 def test_in_central_inference_an_actor_gets_the_same_samples(make):
     name = "nest"

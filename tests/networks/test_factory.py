@@ -72,7 +72,7 @@ def test_every_kind_of_observation(name, core):
         assert np.abs(outputs.value - others.value).max() > 1e-7
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("torso", ["mlp", "nature", "impala"])
 def test_float64(torso):
     tf.keras.backend.set_floatx("float64")
@@ -161,7 +161,7 @@ def test_wrong_core_and_wrong_action():
         policy_value_network(EnvironmentSpec(VECTOR, specs.BoundedArray((4,), np.int32, 0, 3)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_checkpoints(tmp_path):
     """Networks on nests are saved and restored like any `tf.Module`."""
     spec = spec_of(OBSERVATIONS["images and vectors"])

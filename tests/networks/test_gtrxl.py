@@ -104,7 +104,7 @@ def expected_outputs(core, features, first, state):
     return outputs
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("float64")
 def test_outputs_are_those_of_the_papers():
     core, state = made(), random_state()
@@ -113,7 +113,7 @@ def test_outputs_are_those_of_the_papers():
     np.testing.assert_allclose(outputs, expected_outputs(core, features, first, state), atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("parts", [(3, 4), pytest.param((1,) * T, marks=pytest.mark.slow)])
 def test_a_sequence_may_be_cut_anywhere(parts):
@@ -141,7 +141,7 @@ def test_a_sequence_may_be_cut_anywhere(parts):
     np.testing.assert_allclose(core.unroll(features, state, first)[0], core.unroll(features, last, first)[0], atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("float64")
 def test_a_timestep_depends_on_its_episode_and_on_the_memory_only():
     core, steps = made(layers=1), 6
@@ -159,7 +159,7 @@ def test_a_timestep_depends_on_its_episode_and_on_the_memory_only():
     assert tape.gradient(outputs, state.memory) is None
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_at_first_it_passes_its_input_on():
     """The gates' bias keeps the initial outputs close to the embedding (section 3.2)."""
     core = GTrXLCore(32, layers=3, heads=4, memory=4)

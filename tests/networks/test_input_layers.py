@@ -120,7 +120,7 @@ def _moved(name, strategy):
 FAST = ("heads by task", "layers of the head", "memories", "a vector beside an image", "separate", "values")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(NETWORKS, *FAST))
 def test_outputs_stay_while_the_statistics_move(name):
     _moved(name, tf.distribute.get_strategy())
@@ -132,7 +132,7 @@ def moved_on_two(names):
         _moved(name, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_outputs_stay_on_two_devices(on_two_devices):
     on_two_devices(__file__, "moved_on_two", ["layers of the head"])
 

@@ -105,7 +105,7 @@ def test_gradients_of_an_unroll_equal_those_of_steps():
     assert_close(*gradients)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_unroll_with_unknown_batch_in_a_graph():
     """The batch size may be unknown when a dataset is traced."""
     network = make("lstm")
@@ -188,7 +188,7 @@ def test_all_variables_exist_after_the_constructor(core, strategy):
     assert [id(variable) for variable in network.trainable_variables] == trainable
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_weights_follow_the_seed():
     weights = []
     for seed in (1, 1, 2):

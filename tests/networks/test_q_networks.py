@@ -43,7 +43,7 @@ def test_every_kind_of_network(dueling, core, previous_inputs):
     assert (np.abs(others - q).max() > 1e-4) == previous_inputs
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("torso", ["auto", "nature", "impala"])
 def test_pixels(torso):
     network = q_network(PIXELS, torso, stream_size=16)

@@ -35,7 +35,7 @@ def test_the_generator():
     np.testing.assert_array_equal(draws, np.array([[word >> 11 for word in row] for row in expected]) / 2**53)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_a_row_depends_only_on_its_index(draw, dtype):

@@ -83,7 +83,7 @@ def checkpoint_bytes(directory, observation, goals, together, episodes):
     return sum(len(message.numpy()) for message in tf.data.TFRecordDataset(files, "ZLIB"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "name, together, episodes, most",
     [("push", 8, 8, 1.3), ("long", 1, 4, 1.3), ("frame", 1, 1, 1.02), ("reach", 8, 8, 1.6)],

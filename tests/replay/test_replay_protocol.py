@@ -50,7 +50,7 @@ def test_a_kind_has_the_members_of_the_protocol(kind):
             assert parameters(own) == parameters(member), name
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_what_a_writer_writes_is_in_the_table_of_the_dataset(serve, kind):
     kind.check()
     replay = serve(kind.tables())

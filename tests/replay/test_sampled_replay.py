@@ -54,7 +54,7 @@ def test_limits_are_checked_without_record_and_state(settings, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("updates", [1, 3])
 def test_a_replica_gets_its_share_of_each_batch(serve, updates):
     replay = replay_of(LAYOUT._replace(replicas=2), updates_per_call=updates)

@@ -26,7 +26,7 @@ def write(serve, records, period, stack=1, priority=None):
     return replay, sequence_format, writer.items_written
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(("period", "stack"), [(LENGTH, 1), (LENGTH // 2, 4), (3, 2)])
 def test_sequences_hold_their_timesteps_stacks_and_the_state_they_began_with(serve, period, stack):
     records = timestep_streams.stream(ENVS, TIMESTEPS)

@@ -42,7 +42,7 @@ class Training:
         return other
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("made", [40, 100])
 def test_with_more_steps_the_rate_rises_from_the_last_one_and_falls_to_zero(tmp_path, made):
     first = Training(100)
@@ -61,7 +61,7 @@ def test_with_more_steps_the_rate_rises_from_the_last_one_and_falls_to_zero(tmp_
     np.testing.assert_allclose(rates[joined:], planned[joined:], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_interruption_while_it_rises_is_no_jump_either(tmp_path):
     first = Training(100)
     first.rates(100)
@@ -73,7 +73,7 @@ def test_an_interruption_while_it_rises_is_no_jump_either(tmp_path):
     assert third.rates(1)[0, 0] == pytest.approx(last, abs=0.005) and last > 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("steps", [100, 50])
 def test_with_as_many_or_fewer_steps_the_rate_is_that_of_the_run(tmp_path, steps):
     first = Training(100)

@@ -107,7 +107,7 @@ def test_the_bonus_is_the_error_divided_by_its_deviation():
     assert float(bonus._deviation._count) > has_bonus.sum()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_what_is_not_a_transition_changes_nothing():
     record = random_record(np.random.default_rng(2), VECTOR)
     invalid = ~valid_transitions(record.first, record.last, record.discount)
@@ -129,7 +129,7 @@ def test_what_is_not_a_transition_changes_nothing():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ["rnd", "icm"])
 @pytest.mark.parametrize("spec", [VECTOR, PARTS])
 def test_the_bonus_falls_where_the_learner_has_been(name, spec):
@@ -145,7 +145,7 @@ def test_the_bonus_falls_where_the_learner_has_been(name, spec):
             np.testing.assert_array_equal(old, variable)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_masks_are_not_seen():
     record = random_record(np.random.default_rng(4), PARTS)
     other = {**record.observation, "action_mask": 1 - record.observation["action_mask"]}

@@ -80,7 +80,7 @@ def spec_of(sample):
     return tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), sample)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(AGENTS, "apex"))
 def test_a_call_of_several_updates_does_what_they_do_in_turn(name):
     one_by_one, single = learn(name, at_once=False)
@@ -128,7 +128,7 @@ def test_each_update_begins_with_what_the_one_before_has_left():
     assert [float(call.metrics["policy_lag"]) for call in calls] == [2, 6]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period_later(at_once):
     often, seldom = tf.Variable(0.0), tf.Variable(0.0)
@@ -155,7 +155,7 @@ def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period
     assert all(set(update.finite) <= set(update.metrics) for update in updates)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("is_sum", [False, True])
 @pytest.mark.parametrize("updates_per_call", [1, 2])

@@ -82,7 +82,7 @@ def learn_on_two_devices():
     return [learn(strategy, SHARES, norm) for norm in NORMS]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_gradients_of_two_replicas_are_summed_and_then_clipped(on_two_devices):
     for found, step in zip(on_two_devices(__file__, "learn_on_two_devices"), NORMS.values(), strict=True):
         np.testing.assert_allclose(found["weights"], np.array(START) - step)

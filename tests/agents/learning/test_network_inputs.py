@@ -122,7 +122,7 @@ def check_previous(sample: Sample) -> None:
     np.testing.assert_allclose(inputs.previous_reward.numpy()[within], (time + level / 8)[within])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in CASES],

@@ -28,7 +28,7 @@ def steps(optimizer, variables, number=3):
     return [variable.numpy() for variable in variables]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
 def test_each_variable_has_its_learning_rate(name):
     settings = dataclasses.replace(ADAM, name=name)
@@ -58,7 +58,7 @@ def test_changes_of_the_learning_rate_reach_both():
     assert steps(optimizer, variables, number=1) == [-1.0, -1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", [Impala, Ppo, A2C])
 def test_agents_scale_what_only_the_value_has(kind, shared):

@@ -132,7 +132,7 @@ def batch_of(rng, size: float, batch: int) -> Sample:
     return sample._replace(record=record, discounted_return=2 * reward)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("seed", slow_but(range(3), 0))
 def test_the_range_is_that_of_an_independent_loop(seed):
     rng = np.random.default_rng(seed)
@@ -209,7 +209,7 @@ def moved_means(low: float, high: float, show: Any) -> tuple[np.ndarray, np.ndar
     return before, after, max(found[1] - found[0], values[1] - values[0])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("end", [0, 1])
 def test_values_grow_with_an_end_at_which_targets_gather(end):
     def gather(value_range, values):
@@ -224,7 +224,7 @@ def test_values_grow_with_an_end_at_which_targets_gather(end):
     np.testing.assert_allclose(after - other, (before - other) * 75.0 / 60.0, atol=2.0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("reward, growth", [(35.0, 1.75), (300.0, 2.0), (-35.0, 1.75), (-300.0, 2.0)])
 def test_values_at_most_double_where_a_return_is_far_beyond(reward, growth):
     lowest, highest = sorted([0.0, float(np.copysign(30.0, reward))])

@@ -48,7 +48,7 @@ def test_weights_by_hand():
     np.testing.assert_allclose(result, [0.5, 1.0, 2.0])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_one_divisor_for_items_of_two_tables_keeps_their_shares():
     """Half of a batch from a small table of equal priorities, half from a large one of very unequal ones."""
     rng = np.random.default_rng(2)

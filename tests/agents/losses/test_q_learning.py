@@ -52,7 +52,7 @@ def target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon=
     return h(target + GAMMA**k * h_inverse(value, epsilon), epsilon)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("n", [1, 5, STEPS])
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
@@ -185,7 +185,7 @@ def test_wrong_shapes_are_named():
 # Several choices.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
 def test_all_choices_have_one_target_and_each_an_error_of_its_own(epsilon):
     rng, choices, n = np.random.default_rng(3), 3, 4

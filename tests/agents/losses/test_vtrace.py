@@ -151,7 +151,7 @@ def test_no_gradients_flow():
     assert tape.gradient(total, [sequence["values"], sequence["log_rho_t"]]) == [None, None]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_dtype_and_graph():
     sequence = random_sequences(2)
     graph = tf.function(vtrace)(**{name: tf.constant(value) for name, value in sequence.items()})

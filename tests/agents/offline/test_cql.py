@@ -32,7 +32,7 @@ def made(spec: EnvironmentSpec) -> Any:
     return agent, networks.actor_critic, sample
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
 def test_the_critics_loss_is_that_of_sac_with_the_penalty(spec):
     agent, networks, sample = made(spec)
@@ -75,7 +75,7 @@ def test_the_critics_loss_is_that_of_sac_with_the_penalty(spec):
     assert "conservative_gap" in agent.loss(networks, sample, SEED).metrics
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_penalty_does_not_train_the_policy():
     agent, networks, sample = made(CONTINUOUS)
     with tf.GradientTape() as tape:

@@ -59,7 +59,7 @@ def rarely(names, often):
     return [name if name in often else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", rarely(CLAIMED, ["impala", "ppo"]))
 def test_actions_are_those_of_tensorflow_and_extras_but_for_their_last_bits(name):
     policy, compiled, arrays = policies(name, CLAIMED[name])
@@ -77,7 +77,7 @@ def test_actions_are_those_of_tensorflow_and_extras_but_for_their_last_bits(name
     assert arrays.computes_arrays
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", rarely(OTHERS, ["apex"]))
 def test_other_policies_stay_with_tensorflow(name):
     policy, compiled, arrays = policies(name, OTHERS[name])
@@ -87,7 +87,7 @@ def test_other_policies_stay_with_tensorflow(name):
         tree.map_structure(np.testing.assert_array_equal, arrays(timestep(number)), compiled(timestep(number)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_variables_that_may_have_changed_are_read_again():
     policy, compiled, arrays = policies("impala", HEADS)
     arrays.use(values(policy))
@@ -99,7 +99,7 @@ def test_variables_that_may_have_changed_are_read_again():
     tree.map_structure(np.testing.assert_array_equal, arrays(timestep(1)), compiled(timestep(1)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_where_numpy_gives_something_else_tensorflow_acts(caplog):
     policy, compiled, arrays = policies("impala", HEADS)
     arrays.use([value + 1 for value in values(policy)])

@@ -51,7 +51,7 @@ OF_CONTINUOUS_ACTIONS = ("sac", "td3", "d4pg", "dmpo")
 CASES = [(name, CONTINUOUS if name in OF_CONTINUOUS_ACTIONS else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "name, action", [pytest.param(*case, marks=() if case[0] in FAST else pytest.mark.slow) for case in CASES]
 )

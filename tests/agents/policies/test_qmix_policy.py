@@ -38,7 +38,7 @@ def policy_of(agent: Any, mode: Any, envs: int = BATCH) -> tuple[Any, Any]:
     return agent.make_policy(networks, mode), layout
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "mode, shared",
     slow_but(itertools.product(["train", "evaluate"], [True, False]), ("train", False), ("evaluate", True)),
@@ -86,7 +86,7 @@ def test_members_explore_each_by_itself():
     assert abs(np.corrcoef(differs[:, 0, 0], differs[:, 2, 0])[0, 1]) < 0.15
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_member_that_was_absent_begins_anew():
     agent = small()
     policy, _ = policy_of(agent, "evaluate", envs=1)
@@ -109,7 +109,7 @@ def test_a_member_that_was_absent_begins_anew():
     assert other[1] == away[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 def test_it_acts_without_the_state_and_its_weights_do_not_include_the_mixer():
     agent = small()

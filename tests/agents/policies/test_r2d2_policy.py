@@ -27,7 +27,7 @@ def timestep_of(batch: int, **fields: Any) -> Timestep:
     return timestep._replace(**fields)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("previous_inputs", [True, False])
 def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     agent = with_values(SMALL, {"network.previous_inputs": previous_inputs})
@@ -53,7 +53,7 @@ def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     np.testing.assert_array_equal(forgotten.q, np.tile(q[3], (4, 1)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
     agent = with_values(SMALL, {"epsilon": 0.8, "epsilon_alpha": 3.0})
     networks = agent.make_networks(layout_of(envs_per_actor=3))

@@ -86,7 +86,7 @@ def test_actions_are_of_the_environments_kind_and_within_its_bounds(spec, learni
             spec.action.validate(one)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_actions_are_even_until_learning_begins_and_the_policys_then():
     spec = spec_of((2,), [-1.0, 10.0], [1.0, 20.0])
     networks, policy = acting(SMALL, spec, learning=False, batch=2000)
@@ -112,7 +112,7 @@ def test_actors_fetch_the_policy_and_whether_it_learns_but_no_critics():
     assert fetched == {id(variable) for variable in (*networks.actor_critic.policy.variables, networks.learning)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("learning", [False, True])
 def test_exploratory_actions_are_held_until_an_episode_begins(learning):
     agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3})
@@ -127,7 +127,7 @@ def test_exploratory_actions_are_held_until_an_episode_begins(learning):
     assert [t for t in range(1, 11) if not same[t - 1][1]] == [3, 5, 6, 9]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_held_by_default_nor_in_an_evaluation():
     for agent, mode in (
         (from_values(Sac, {"network.hidden_sizes": (8,)}), "train"),
@@ -140,7 +140,7 @@ def test_nothing_is_held_by_default_nor_in_an_evaluation():
         assert not np.array_equal(actions[0], actions[1]) and not np.array_equal(actions[1], actions[2])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_environment_explores_in_the_same_way_whatever_batch_it_is_in():
     agent = from_values(Sac, {"network.hidden_sizes": (8,)})
     for learning in (False, True):
@@ -163,7 +163,7 @@ def test_a_policy_that_holds_has_a_state_of_actions_that_replay_does_not_keep():
 # With discrete actions.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_discrete_actions_are_even_until_learning_begins_and_the_policys_then():
     networks, policy = acting(SMALL, DISCRETE_SPEC, learning=False, batch=4000)
     logits = [0.0, 1.0, -1.0, 0.5]
@@ -179,7 +179,7 @@ def test_discrete_actions_are_even_until_learning_begins_and_the_policys_then():
         assert set(policy(timestep_of(50))[0].tolist()) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_discrete_actions_are_held_and_do_not_depend_on_the_batch():
     agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3})
     _, policy = acting(agent, DISCRETE_SPEC, learning=True, batch=30)
@@ -200,7 +200,7 @@ def masked(batch, mask):
     return {"action_mask": np.tile(np.int8(mask), (batch, 1)), "observation": np.zeros((batch, 3), np.float32)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("learning", [False, True])
 def test_a_masked_action_is_never_taken(learning):

@@ -28,7 +28,7 @@ def test_only_infinite_bounds_are_replaced():
         BoundedActionSettings(action_limit=0.25).limited(SPEC)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ["sac", "td3", "dmpo"])
 def test_actions_are_scaled_to_the_limit(name):
     small = {"network.hidden_sizes": (4,), "batch_size": 8}

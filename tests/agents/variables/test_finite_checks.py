@@ -159,7 +159,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("name, action, mode", POLICIES)
 def test_every_policy_that_acts_with_weights_that_are_not_finite_is_blamed(name, action, mode):

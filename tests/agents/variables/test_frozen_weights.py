@@ -37,7 +37,7 @@ def values(networks):
     return {name: weight.numpy() for name, weight in named_weights(networks).items()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(SMALL_UPDATES, "impala", "apex", "td3"))
 def test_every_agent_s_learner_leaves_frozen_parts_as_they_are(name, eagerly):
     agent, spec, transitions = made(name)

@@ -13,7 +13,7 @@ def names_of(agent, env):
     return weight_names(policy, policy.variables)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("torso", ["mlp", "impala"])
 def test_names_are_the_same_for_every_instance(torso):
     env = "CartPole-v1" if torso == "mlp" else "MinAtar/Breakout-v1"

@@ -55,7 +55,7 @@ def shrunk(frame, size=(84, 84)):
     return rows @ frame.astype(np.float64) @ columns.T / np.outer(rows.sum(1), columns.sum(1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(("given", "size"), [(64, (64, 64)), ([96, 72], (96, 72)), ([210, 160], (210, 160))])
 def test_the_size_of_observations_is_an_option(given, size):
     (first,) = play({**PLAIN, "screen_size": given}, [0], [])
@@ -79,7 +79,7 @@ def test_wrong_sizes_of_observations_are_refused(size, message):
 ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("game, name", [("breakout", BREAKOUT), ("space_invaders", "ALE/SpaceInvaders-v5")])
 def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two(game, name):
     chosen = np.tile(ACTIONS, 3 if game == "space_invaders" else 1)
@@ -103,7 +103,7 @@ def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two
         assert max(scores) >= 5  # The reward of an alien, not clipped to 1.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
     observation, action, _ = environments.spec(BREAKOUT)
     assert observation == specs.BoundedArray((84, 84, 1), np.uint8, 0, 255)
@@ -120,7 +120,7 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alo
         ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_trajectory_follows_its_own_seed():
     actions = ACTIONS[:30]
     once = observations(play({}, [5, 6], actions))
@@ -129,7 +129,7 @@ def test_a_trajectory_follows_its_own_seed():
     assert (once[:, 0] != once[:, 1]).any()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_later_reset_continues_from_the_seed():
     def begun():
         environment = environments.make("ALE/Freeway-v5", 2, [0, 1])
@@ -154,7 +154,7 @@ def test_sticky_actions():
     assert (stuck[:, 0] != plain[:, 0]).any()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_noop_starts():
     # Freeway's cars move by themselves, so the image shows with which frame an episode begins.
     ale = emulator("freeway")
@@ -188,7 +188,7 @@ DEFEATS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "game, life_loss",
     slow_but([("breakout", False), ("breakout", True), ("atlantis", True)], ("atlantis", True)),
@@ -216,7 +216,7 @@ def test_lost_lives_and_the_end_of_the_game(game, life_loss):
     assert without_life == (game == "atlantis")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_game_continues_after_a_lost_life():
     actions = np.tile([1, 0, 0], 50)
     with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
@@ -225,14 +225,14 @@ def test_the_game_continues_after_a_lost_life():
     assert environments.for_evaluation(BREAKOUT, {"life_loss": True, "noop_max": 3})[1] == {"noop_max": 3}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_limit_of_frames_is_a_truncation():
     timesteps = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
     assert endings(timesteps, 1) == [BEGINS, *[CONTINUES] * 4, (False, True, 1)] * 2 + [BEGINS]
     assert all(timestep.reward[timestep.first].sum() == 0 for timestep in timesteps)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     environment = environments.make(BREAKOUT, 2, [0, 1], {**PLAIN, "max_num_frames_per_episode": 12})
     timesteps = [environment.reset()] + [environment.step(np.array([1, 2])) for _ in range(3)]
@@ -248,7 +248,7 @@ def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     environment.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_render_shows_the_game_that_is_played():
     environment = environments.make(BREAKOUT, 2, [7, 8], {"render_mode": "rgb_array", "max_num_frames_per_episode": 60})
     timesteps = [environment.reset()]
@@ -274,7 +274,7 @@ def test_actions_that_the_game_does_not_have_are_refused():
     environment.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_infos_are_those_of_the_emulator():
     environment = environments.make(BREAKOUT, 2, [1, 2], PLAIN)
     environment.keep_infos()

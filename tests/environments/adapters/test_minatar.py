@@ -77,7 +77,7 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface():
         environment.step(np.full(5, -1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("sticky", [0.0, 0.3])
 def test_an_action_sticks_as_often_as_is_set(sticky):
     environment = environments.make("MinAtar/Breakout-v1", 4, range(4), {"sticky_action_prob": sticky})

@@ -69,7 +69,7 @@ def test_options():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @installed
 @pytest.mark.parametrize(
     "game",

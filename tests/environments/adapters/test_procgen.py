@@ -29,7 +29,7 @@ def run(environment, actions):
     return timesteps
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("game", slow_but(GAMES, "coinrun"))
 def test_every_game(game):
     environment = make(game, 3, distribution_mode="easy")
@@ -50,7 +50,7 @@ def test_every_game(game):
     environment.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
     environment = make("coinrun", 8, distribution_mode="easy")
     actions = np.random.default_rng(1).choice([RIGHT, RIGHT_AND_UP, RIGHT_AND_UP, STAND_STILL, 1, 5], 1300)
@@ -70,7 +70,7 @@ def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
     environment.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("game, limit", slow_but(LIMITS, ("maze", 500), ("coinrun", 1000)))
 def test_time_limits_are_truncations(game, limit):
     # An agent that does not move ends an episode only in this way.
@@ -84,7 +84,7 @@ def test_time_limits_are_truncations(game, limit):
     environment.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_time_limits_are_those_that_the_games_have():
     # A saved state holds the limit: it is the number before the level's seed.
     expected = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
@@ -145,7 +145,7 @@ def test_a_reset_in_the_middle_gives_the_episodes_up():
     assert all((timestep.observation == copy).all() for timestep, copy in zip(before, kept, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_steps_before_a_reset_do_not_count_for_the_time_limit():
     environment = make("coinrun", 8, distribution_mode="easy")
     for _ in range(11):

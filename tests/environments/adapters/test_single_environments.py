@@ -22,7 +22,7 @@ def assert_same(timestep, other):
         np.testing.assert_array_equal(array, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_processes_show_the_same_timesteps_and_end_when_closed():
     here = environments.make("Acrobot-v1", 2, [3, 4], OPTIONS)
     there = environments.make("Acrobot-v1", 2, [3, 4], {**OPTIONS, "env_processes": True})

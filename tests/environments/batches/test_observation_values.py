@@ -120,7 +120,7 @@ def make_faint(index):
     return Shows(IMAGE, np.full((2, 2, 3), 0.5))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_environments_in_processes_of_their_own_are_refused_alike():
     batch = ProcessBatch(make_faint, [1])
     try:

@@ -93,7 +93,7 @@ def test_a_final_observation_may_equal_the_next_first_one(kind, copy):
     assert counts == {AutoresetMode.NEXT_STEP: 20, AutoresetMode.SAME_STEP: 20}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_it_may_also_in_processes():
     batch = GymnasiumVectorBatch(
         AsyncVectorEnv([Bandit] * 2, autoreset_mode=AutoresetMode.SAME_STEP, context="spawn"), [1, 2]

@@ -78,7 +78,7 @@ def test_episodes_without_an_end_or_a_reward_are_reported():
     assert "random actions have earned no reward in" in warnings[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_picture_shows_it_after_some_steps(tmp_path):
     found = examined(picture=str(tmp_path / "walk.png"))
     assert (imageio.imread(found["picture"]) == 4).all(), "ten timesteps later, in the second episode"
@@ -86,7 +86,7 @@ def test_a_picture_shows_it_after_some_steps(tmp_path):
         examined(picture=str(tmp_path / "none" / "walk.png"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_agents_are_looked_at_by_name():
     pytest.importorskip("mpe2")
     examination = Examination("pettingzoo:mpe.simple_spread_v3", {"max_cycles": 4}, steps=5, play_seconds=0.05)

@@ -342,7 +342,7 @@ def transitions_of(episode, actions, policies):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("seed", range(5))
 def test_random_episodes_give_the_transitions_of_a_plain_loop(seed):
     rng = np.random.default_rng(seed)

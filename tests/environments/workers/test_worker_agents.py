@@ -12,7 +12,7 @@ pytest.importorskip("mpe2")
 NAME = "pettingzoo:mpe.simple_spread_v3"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_parallel_environment_is_the_same_as_in_this_process():
     seen = []
     for options in ({}, {"env_python": "same"}):

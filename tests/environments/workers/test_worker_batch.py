@@ -88,7 +88,7 @@ def test_what_an_environment_does_wrong_is_reported_as_in_this_process(wrong):
     assert messages[0] == messages[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_evaluations_leave_out_wrappers_that_change_rewards():
     wrappers = [{"name": "ClipReward", "min_reward": 0, "max_reward": 0.5}, "TimeAwareObservation"]
     options = {**SAME, "env_wrappers": wrappers}

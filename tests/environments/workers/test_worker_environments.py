@@ -80,7 +80,7 @@ def test_what_cannot_be_wrapped_is_refused(name, options, message):
         environments.make(name, 1, [1], {**options, **SAME})
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_environments_of_a_list_may_have_interpreters_of_their_own():
     mixture = [{"name": "CartPole-v1", "options": SAME}, "CartPole-v1"]
     batch = environments.make(mixture, 4, [1, 2, 3, 4])

@@ -33,7 +33,7 @@ def test_a_worker_that_was_killed_is_reported():
     assert gone(worker.pid)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_left_when_the_user_of_a_worker_is_killed(tmp_path):
     """Neither the worker, which hangs here, nor a process that it has started."""
     code = (
@@ -69,7 +69,7 @@ def test_closing_ends_a_worker_that_hangs(monkeypatch):
     assert time.monotonic() - begun < 5 and gone(worker.pid)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_descriptors_are_closed():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):

@@ -49,13 +49,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("fault", slow_but(FAULTS, "exit@step", "abort@step", "nan"))
 def test_what_is_wrong_is_found_with_its_cause(fault):
     assert str(error_of(fault)).startswith(FAULTS[fault])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_traceback_is_the_users_own():
     details = error_of("raise@reset").details.splitlines()
     assert details[0] == "Traceback (most recent call last):" and details[-1] == "KeyError: 'no such map'"
@@ -64,7 +64,7 @@ def test_the_traceback_is_the_users_own():
     assert error_of("kill@reset").details == "last words"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("where", ["step", "close"])
 def test_what_hangs_is_named_and_ended(where):
     before = set(psutil.Process().children(recursive=True))
@@ -82,14 +82,14 @@ FORKING = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", slow_but(FORKING, "in_processes", "Simulator spawn"))
 def test_an_environment_may_start_processes(name):
     env = f"forking_environments:{name.partition(' ')[0]}"
     checked(Experiment(agent=Ppo(), env=env, env_options=FORKING[name], node_timeout=10.0))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_constructor_that_waits_for_its_process_is_named_within_seconds(monkeypatch):
     monkeypatch.setattr("callboard.launch.experiments.environment_check._NOTICE_SECONDS", 1.0)
     notices = []
@@ -114,7 +114,7 @@ def warnings_of(caplog):
     return [record for record in caplog.records if record.name.endswith("environment_check")]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_bounds_that_are_exceeded_are_reported_once(caplog):
     checked(experiment("outside"))
     (record,) = warnings_of(caplog)
@@ -126,7 +126,7 @@ def test_bounds_that_are_exceeded_are_reported_once(caplog):
     assert len(warnings_of(caplog)) == 1, "an environment that has passed is not tried again"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
     from faulty_environments import Faulty
 
@@ -161,7 +161,7 @@ def test_a_check_that_is_left_early_leaves_no_process():
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_created(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "ppo", "--env", ENV, "--env-options.fault", "raise@step", "--launcher", "inline"]

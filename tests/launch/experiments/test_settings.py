@@ -149,7 +149,7 @@ def test_what_is_written_is_read_again(tmp_path):
     assert yaml.safe_load((tmp_path / "experiment.yaml").read_text())["agent"]["name"] == "impala"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_recipes_that_ship_are_right(name):
     experiment = parse_experiment(None, read_recipe(name), [])
@@ -288,7 +288,7 @@ def test_an_unknown_recipe_is_refused_with_the_nearest():
         read_recipe("impala-cartpol")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_mistake_is_found_without_tensorflow(tmp_path):
     """Settings, environment and launcher are looked at before TensorFlow is imported."""
     refused = [

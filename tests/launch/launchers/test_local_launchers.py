@@ -50,7 +50,7 @@ def test_several_learners_need_several_processes(launcher):
     ProcessesLauncher().check(experiment(learners=2))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_with_eager_a_debugger_stops_in_every_loss_and_every_action(monkeypatch, tmp_path):
     seen = {"losses": [], "actions": []}
     loss, act = Impala.loss, ImpalaPolicy.__call__

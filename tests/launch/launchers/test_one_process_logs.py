@@ -33,7 +33,7 @@ with native_output_to(first):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_native_output_goes_to_a_file_and_that_of_python_and_of_crashes_to_the_terminal(tmp_path):
     done = subprocess.run([sys.executable, "-c", REDIRECTED, tmp_path], capture_output=True, text=True)
     lines = done.stderr.splitlines()

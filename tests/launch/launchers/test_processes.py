@@ -45,7 +45,7 @@ def stop_once_another_has_begun(log):
     lp.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_node_ends_the_run_and_all_others_with_it(run):
     program = lp.Program("own")
     program.add_node(lp.PyNode(lp.wait_for_stop), "waits")

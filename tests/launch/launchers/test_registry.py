@@ -123,7 +123,7 @@ def test_the_arguments_of_a_launcher_make_an_equal_one(name, options, arguments)
     assert parse_launcher(known, given, CommandParser("callboard train")) == (launcher, [])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_launchers_are_listed_without_tensorflow_launchpad_and_ray():
     script = """
 import sys

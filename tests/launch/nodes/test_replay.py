@@ -27,7 +27,7 @@ def test_an_empty_server_reports_its_tables(tmp_path):
     assert not [content for _, kind, content in messages if kind == "message"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_server_that_saves_continues_with_its_items(tmp_path):
     with small_run("apex-cartpole", tmp_path, *KEPT) as nodes:
         replay, actor = nodes["replay/0"], nodes["actor/0"]
@@ -44,7 +44,7 @@ def test_a_server_that_saves_continues_with_its_items(tmp_path):
     assert ("replay/0", "message", f"continues with {found['items_0']} items") in messages
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_priorities_of_windows_survive_the_server(tmp_path):
     def weights(replay):
         samples = replay._client.sample("replay", 200, emit_timesteps=False)

@@ -122,7 +122,7 @@ def test_a_window_shows_what_is_due_until_it_is_closed(monkeypatch):
     assert not pygame.display.get_init()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_actor_records_its_first_environment(tmp_path):
     options = ("--training-video-every", 1, "--env-options.max_episode_steps", 5)
     with small_run("impala-cartpole", tmp_path, *options) as nodes:

@@ -6,7 +6,7 @@ import stub_cuda
 CODE = "from callboard.launch.processes.gpu_driver import find_gpus; print(find_gpus())"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("gpus, major", [(1, 9), (2, 8)])
 def test_gpus_are_found(tmp_path, gpus, major):
     stub_cuda.install_driver(tmp_path, cuda=11080, gpus=gpus, major=major)
@@ -25,7 +25,7 @@ def test_a_driver_without_gpus_is_no_error(tmp_path):
     assert stub_cuda.run_with(CODE, tmp_path) == ["Driver(cuda=(12, 4), gpus=[], error='')"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_driver_that_cannot_be_used_gives_the_reason(tmp_path):
     stub_cuda.install_driver(tmp_path, code=803)
     assert "error='the driver refuses with CUDA error 803'" in stub_cuda.run_with(CODE, tmp_path)[0]

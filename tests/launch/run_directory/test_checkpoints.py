@@ -44,7 +44,7 @@ def test_the_files_of_a_checkpoint_are_all_that_are_damaged_here(run):
     assert sorted(path.name for path in save(Checkpoints(run), 1).iterdir()) == FILES
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("how", DAMAGES)
 def test_the_one_before_a_damaged_checkpoint_is_used(run, said, name, how):
@@ -144,7 +144,7 @@ class Deadly:
         return self._function(*arguments, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("module, name", [(os, "replace"), (os, "rename"), (os, "fsync"), (shutil, "rmtree")])
 def test_a_death_at_any_operation_leaves_a_good_checkpoint(run, monkeypatch, module, name):
     """While the step is saved that has a checkpoint already."""

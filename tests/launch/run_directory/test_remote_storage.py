@@ -20,7 +20,7 @@ def empty(path):
     path.write_bytes(b"")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("damaging", [empty, pathlib.Path.unlink])
 @pytest.mark.parametrize("name", ["counters.json", "manifest.json", "policy.npz"])
 @pytest.mark.parametrize("only", [None, ["policy.npz"]])

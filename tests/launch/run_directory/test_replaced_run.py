@@ -64,7 +64,7 @@ def test_a_run_at_a_url_is_not_replaced(directory):
         check_may_be_replaced(RunDirectory(directory.path, url="s3://bucket/run"), "s3://bucket/run")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_failed_start_does_not_block_the_corrected_one_and_a_run_is_replaced_on_request(tmp_path):
     path = tmp_path / "run"
     agent = from_values(Impala, {"network.hidden_sizes": (4,), "unroll_length": 4, "batch_size": 2})

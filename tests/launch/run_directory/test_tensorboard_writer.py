@@ -54,7 +54,7 @@ def test_tensorboard_shows_no_bookkeeping(fetch):
     assert list(fetch("scalars/tags")["."]) == ["episode/eaten"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_tensorboard_shows_the_settings(fetch):
     assert "| agent.discount | `0.99` |" in _text(fetch)
     experiment = fetch("hparams/experiment", {"experimentName": ""})

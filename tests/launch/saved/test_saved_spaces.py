@@ -43,7 +43,7 @@ def evaluated(tmp_path, capsys):
     return evaluate
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_policy_plays_in_another_environment_with_the_same_spaces(tmp_path, evaluated):
     write_run(tmp_path / "x", options=DEFAULTS)
     assert evaluated() == [7.0, 7.0]

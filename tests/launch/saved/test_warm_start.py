@@ -74,7 +74,7 @@ def begun(experiment):
     return after, before, {name for name, weight in named_weights(networks).items() if id(weight) in acting}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("agent", slow_but(["impala", "ppo", "apex", "r2d2", "sac"], "sac"))
 def test_every_agent_begins_with_all_weights_of_the_latest_checkpoint(agent, tmp_path):
     weights = write_source(tmp_path, agent)
@@ -88,7 +88,7 @@ def test_every_agent_begins_with_all_weights_of_the_latest_checkpoint(agent, tmp
         np.testing.assert_array_equal(after[name], np.full_like(before[name], 7) if name in acting else before[name])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_only_parts(source):
     path, weights = source
     after, before, _ = begun(define(init_from=str(path), init_parts="torso/*, head/value"))
@@ -154,7 +154,7 @@ def test_further_weights_of_the_source_are_refused(tmp_path):
         check_warm_start(experiment, experiment.agent, experiment.acting_layout())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_at_a_url(source, tmp_path):
     path, weights = source
     url = f"file://{tmp_path}/stored"

@@ -137,7 +137,7 @@ def test_wrong_requests_get_the_code_and_the_example_of_their_path(served, metho
     assert (found, answer["code"]) == (status, code) and text in answer["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_body_that_is_not_compressed_as_it_says(served, encoding):
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Encoding": encoding}
@@ -214,7 +214,7 @@ class Flood:
             return False
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("sent", [b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-a", b"", b"\x16\x03\x01"])
 def test_peers_without_the_token_keep_no_client_out(sent):
     with opened(places=8) as door:

@@ -154,7 +154,7 @@ def cartpole():
     return lambda mode, seed=0: ActingPolicy(experiment.agent.make_policy(networks, mode), layout.spec, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_sampled_actions_depend_on_the_seed_and_on_the_call(cartpole):
     observation = gymnasium.make("CartPole-v1").reset(seed=1)[0]
 

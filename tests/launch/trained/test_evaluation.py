@@ -48,7 +48,7 @@ def test_settings_that_the_agent_lacks_or_that_are_out_of_range_are_refused(agen
         with_evaluation_settings(Experiment(agent, "CartPole-v1"), **settings)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_as_many_environments_play_as_divide_the_episodes_and_the_same_ones_again(run):
     experiment, directory = run
     for episodes, environments in ((4, 2), (3, 1)):
@@ -77,7 +77,7 @@ class StepsRight:
         return environment, JointPolicy(OneAgentView(), {"": lambda timestep: (np.ones(count, np.int32), ())})
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_number_of_steps_instead_of_episodes(run):
     experiment, directory = run
     played = evaluate_run(experiment, directory, 1, "best", 0, print, steps=31)

@@ -71,7 +71,7 @@ def played(policy, environment):
     return actions
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("agent", CASES)
 def test_a_loaded_policy_acts_in_the_users_environment_as_in_an_evaluation(agent, runs):
     experiment, path = runs(agent)
@@ -82,7 +82,7 @@ def test_a_loaded_policy_acts_in_the_users_environment_as_in_an_evaluation(agent
     assert len(np.unique(expected)) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("agent", ["impala", pytest.param("r2d2", marks=pytest.mark.slow)])
 def test_an_export_acts_as_its_run_without_files_of_the_run(agent, runs, tmp_path):
     _, path = runs(agent)
@@ -110,7 +110,7 @@ def test_neither_an_environment_nor_an_actor_is_made(runs, monkeypatch):
     assert action in (0, 1) and state == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_weights_are_named_by_a_checkpoint_or_a_url(runs, monkeypatch):
     _, path = runs("impala")
     chosen = []
@@ -129,7 +129,7 @@ def test_a_run_at_a_url(runs):
     assert load_policy(f"file://{path}@best")(np.zeros((3, 4)))[0].shape == (3,)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_sampled_actions_repeat_with_their_seed(runs):
     _, path = runs("impala")
     observations = np.random.default_rng(1).normal(0, 0.02, (64, 4)).astype(np.float32)
@@ -161,7 +161,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
             load_policy(*arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "agent, core",
     [("impala", "none"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("ppo", "gru"), ("a2c", "none")))],

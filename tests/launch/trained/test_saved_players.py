@@ -48,7 +48,7 @@ def values_of(players):
     return {name: policy.variables[0].numpy().flat[0] for name, (policy, _) in players.policies.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_best_policies_play_against_the_snapshots_that_there_are(experiment, directory):
     left = directory.of_policy("left")
     save_policy(left.best_policy, policy_with(experiment, 5), mean_return=1.0, learner_step=10)

@@ -20,7 +20,7 @@ def run(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_evaluate_returns_what_the_command_prints(run, capsys):
     result = callboard.evaluate(run, 4, mode="sampled", seed=7)
     arguments = ("--episodes=4", "--mode=sampled", "--seed=7", "--json")
@@ -34,7 +34,7 @@ def make_cartpole(steps=3):
     return gymnasium.make("CartPole-v1", max_episode_steps=steps)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_evaluate_takes_another_environment_or_other_options(run):
     assert callboard.evaluate(run, 2).lengths == [7, 7]
     assert callboard.evaluate(f"{run}@5", 2, env_options={"max_episode_steps": 4}).lengths == [4, 4]
@@ -57,7 +57,7 @@ def test_mistakes_are_one_line(run, arguments, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_export_is_a_policy_that_acts_alike(run, tmp_path):
     exported = callboard.export(f"{run}@latest", tmp_path / "policy")
     assert exported.policy.parent.name == "000000000005"
@@ -80,7 +80,7 @@ class OfProgram(gymnasium.Wrapper):
         super().__init__(make_cartpole())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_whose_environment_only_its_program_has(tmp_path, monkeypatch, capsys):
     path = tmp_path / "run"
     _, directory = write_run(path, "ppo", ("--env=CartPole-v1", *SMALL))

@@ -90,7 +90,7 @@ def test_many_clients_get_the_actions_of_the_policy(agent, tmp_path):
     assert len({tuple(actions) for actions in served}) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_newer_weights_are_loaded_and_damaged_ones_are_not(tmp_path, monkeypatch):
     monkeypatch.setattr("callboard.launch.trained.served_policy.RELOAD_SECONDS", 0.0)
     write_run(tmp_path / "run", steps=(5,), scale=2)
@@ -118,7 +118,7 @@ def test_newer_weights_are_loaded_and_damaged_ones_are_not(tmp_path, monkeypatch
     assert all(map(np.array_equal, after, [variable.numpy() for variable in policy._weights.variables]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_single_observation_and_wrong_ones(tmp_path):
     write_run(tmp_path / "run", scale=2)
     with opened(RunReference(str(tmp_path / "run"), "best")) as (policy, url):

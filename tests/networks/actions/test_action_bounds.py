@@ -54,7 +54,7 @@ def test_rounding_never_leaves_the_bounds():
     np.testing.assert_array_equal(np.abs(bounds.from_environment(np.full(1000, 0.8, np.float32))), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_unknown_batch_in_a_graph():
     bounds = ActionBounds(BOUNDS["matrix"])
     there = tf.function(bounds.to_environment, input_signature=[tf.TensorSpec((None, None, 6))])

@@ -27,7 +27,7 @@ def test_parts_are_in_the_order_of_a_flat_nest():
     assert boxes.parts == (ActionPart(False, 0, 2), ActionPart(False, 2, 1)) and boxes.choices((1, 2)) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.parametrize("leading", [(), (5,), (2, 5)])
 def test_there_and_back(name, leading):

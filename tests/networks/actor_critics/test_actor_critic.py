@@ -37,7 +37,7 @@ def random_observation(spec, number):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", OBSERVATIONS)
 def test_every_kind_of_observation(name):
     networks = make(OBSERVATIONS[name])
@@ -59,7 +59,7 @@ def test_every_kind_of_observation(name):
     assert len(networks.variables) == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nothing_is_shared():
     for observation in (VECTOR, IMAGE):
         networks = make(observation)
@@ -114,7 +114,7 @@ def test_float64():
         tf.keras.backend.set_floatx("float32")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_checkpoints_hold_everything(tmp_path):
     saved, restored = make(IMAGE), make(IMAGE)
     path = tf.train.Checkpoint(networks=saved).write(str(tmp_path / "networks"))

@@ -26,7 +26,7 @@ def test_masked_values_have_no_probability():
     assert policy.numbers.mean.shape == (5, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("action", [BOUNDED, ACTIONS["multi-discrete"], (BOUNDED["move"],)])
 def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
     networks, parts = actor_critic_networks(spec_of(action), hidden_sizes=(4,)), ActionParts(action)
@@ -48,7 +48,7 @@ def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
         np.testing.assert_array_equal(online, target)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_all_networks_share_one_normalizer_of_observations():
     networks = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,), normalize_observations=True)
     plain = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,))

@@ -14,7 +14,7 @@ VECTOR = EnvironmentSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
 IMAGE = VECTOR._replace(observation=specs.BoundedArray((20, 20, 3), np.uint8, 0, 255))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("spec", [VECTOR, IMAGE], ids=["vector", "image"])
 def test_policy_and_critics_give_all_actions(spec):
     networks = actor_critic_networks(spec, hidden_sizes=(16,), temperature=0.5)

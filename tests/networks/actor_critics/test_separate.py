@@ -26,7 +26,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("core", NETWORKS)
 def test_each_trains_its_own_variables_and_an_unroll_equals_steps(core):
     network = NETWORKS[core]()

@@ -11,7 +11,7 @@ from callboard.networks.heads.composed_heads import AutoregressiveValueHead, Com
 FEATURES = tf.random.stateless_normal((5, 4), seed=(1, 2))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("name", ACTIONS)
 def test_outputs_of_independent_parts(name):
     parts = ActionParts(ACTIONS[name])
@@ -25,7 +25,7 @@ def test_outputs_of_independent_parts(name):
         assert outputs.mean == outputs.log_std == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("make", [ComposedValueHead, AutoregressiveValueHead])
 def test_the_value_is_there_if_wanted(make):
     parts = ActionParts(ACTIONS["nest"])

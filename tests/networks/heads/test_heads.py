@@ -148,7 +148,7 @@ def test_a_deviation_that_has_reached_its_bound_comes_back(sign, bound):
     np.testing.assert_allclose(found, np.stack([expected] * 2, axis=1), rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("from_features", [False, True])
 def test_every_weight_of_the_head_learns(from_features):
     network = policy_value_network(

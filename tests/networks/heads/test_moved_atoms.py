@@ -41,7 +41,7 @@ def test_logits_are_linear_between_atoms_and_fall_beyond():
     assert probabilities(got)[after > 63].sum() < 0.25 * probabilities(got)[after <= 63][-1] + 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_head_of_several_actions(dueling, noisy):

@@ -27,7 +27,7 @@ def loop(features, batches, kernel, bias, learning_rate):
     return kernel, bias, mean, scale
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_steps_are_those_of_the_papers_algorithm(compiled):
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from callboard.networks.torsos.batch_renormalization import BatchRenormalization
 from callboard.networks.torsos.dense import hidden_layers
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("layer_norm", [False, True, "simba"])
 def test_networks_that_are_computed_together_are_those_one_by_one(layer_norm):
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -65,7 +65,7 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
     assert float(layer._passes) == passes + 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_residual_block_adds_to_its_inputs():
     x = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
     block = hidden_layers((4,), "relu", "simba")[1]

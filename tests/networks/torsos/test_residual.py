@@ -73,7 +73,7 @@ def test_kernels_begin_as_by_he():
         np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / inputs), rtol=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_l2_is_half_the_decay_times_the_squares_of_kernels_alone():
     model = resnet_classifier((8, 8, 3), 10, 8, l2=0.02)
     for variable in model.trainable_variables:
@@ -140,7 +140,7 @@ def weights_by_layer(network):
     return [leaf for i in range(count) for leaf in (*trained[3 * i : 3 * i + 3], averages[2 * i], averages[2 * i + 1])]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("depth, size", slow_but([(8, 8), (8, 7), (20, 4)], (8, 7)))
 @pytest.mark.parametrize("training", [True, False])
 def test_against_loops(depth, size, training):
@@ -177,7 +177,7 @@ def test_the_size_of_impalas_network_is_that_of_the_paper():
     assert sum(len(variable.shape) == 4 for variable in impala.trainable_variables) == 15
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_width_and_residual_blocks():
     wide = ImpalaResNet(width=2)
     wide(np.zeros((1, 64, 64, 3), np.uint8))
@@ -213,7 +213,7 @@ def values_of(variables):
     return [variable.numpy() for variable in variables]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
     network = network_that_has_learned()
     before = values_of(network.variables)
@@ -230,7 +230,7 @@ def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
     assert np.count_nonzero(moved) == 14
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_averages_travel_with_the_weights():
     learner, actor = network_that_has_learned(), policy_value_network(SPEC, "resnet8")
     source, target = (ImpalaPolicy(network, "evaluate").variables for network in (learner, actor))
@@ -243,7 +243,7 @@ def test_the_averages_travel_with_the_weights():
     np.testing.assert_array_equal(action, np.argmax(learner.step(inputs, (), first)[0].logits, axis=-1))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_l2_of_the_torso_is_a_loss_of_the_network():
     network = policy_value_network(SPEC, lambda spec: make_torso(spec, "resnet8"))
     kernels = [variable for variable in network.trainable_variables if variable.shape.rank == 4]
@@ -253,7 +253,7 @@ def test_l2_of_the_torso_is_a_loss_of_the_network():
     assert policy_value_network(SPEC, "impala").regularization_loss() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("torso, kernel", [("impala-x4", (3, 3, 3, 64)), ("resnet20-x3", (3, 3, 3, 48))])
 def test_width_by_name(torso, kernel):
     assert policy_value_network(SPEC, torso).trainable_variables[0].shape == kernel

@@ -89,7 +89,7 @@ def kinds_of(torso):
     return [type(one).__name__ for one in torso._torsos], type(torso._rest).__name__
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_parts_have_torsos_of_their_own_and_share_one_for_the_rest():
     spec = spec_of(NESTED)
     torsos = {"camera": "nature", "robot/hand": "mlp"}

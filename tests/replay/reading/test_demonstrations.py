@@ -34,7 +34,7 @@ def write(replay, handle, index, reward, steps=5):
     return writer
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("kind", [TransitionReplay, SequenceReplay])
 @pytest.mark.parametrize(("updates", "exponent"), [(1, 0.0), (3, 0.6)])
 def test_a_share_of_each_batch_is_of_what_feeders_wrote(serve, updates, exponent, kind):
@@ -62,7 +62,7 @@ def test_learner_steps_per_played_item_stay_as_without_demonstrations():
     assert limiter.min_diff < -1e300
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_priorities_reach_both_tables(serve):
     # So many samples per item that the dataset's own do not use them up.
     replay = replay_of(priority_exponent=1.0, limits=dataclasses.replace(LIMITS, samples_per_insert=400.0))

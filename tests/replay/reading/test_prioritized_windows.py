@@ -168,7 +168,7 @@ def test_each_window_is_sampled_by_its_own_priority(shards, number, together, al
     check_frequencies(replay, weights, samples)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("samples", [10_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [1, 2])
 def test_single_items_are_sampled_by_the_same_probabilities(shards, number, samples):
@@ -190,7 +190,7 @@ def test_environments_are_chosen_in_proportion_to_their_weights(number):
     assert (often >= np.floor(number * share - 1e-6)).all() and (often <= np.ceil(number * share + 1e-6)).all()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_shard_that_is_away_is_sampled_by_the_priorities_it_was_written_with(shards):
     replay = shards(replay_of(2))
     weights = replay.write()

@@ -11,7 +11,7 @@ from reading import read_batches
 from callboard.replay import BatchReader, Elements, SequenceWriter, queue_dataset
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("share", [2, 4, 8])
 def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
     layout = layout_of(numbered(0), state=(tf.TensorSpec((), tf.float32),))
@@ -32,7 +32,7 @@ def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
         assert (np.diff(sample.record.observation[..., 0], axis=0) == 100).all()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("framed", [False, True])
 def test_no_more_is_read_ahead_than_one_batch_and_the_items_of_another(serve, framed):
     record = numbered(0)

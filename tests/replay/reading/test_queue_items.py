@@ -83,7 +83,7 @@ def firsts(reader, batches):
     return [int(next(reader).record.observation[0, 0, 0]) for _ in range(batches)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_each_item_of_all_shards_is_read_once_and_in_order(serve, reader_of):
     queue = queue_of(batches=30)
     replay = serve(*(queue.tables() for _ in range(SHARDS)))
@@ -95,7 +95,7 @@ def test_each_item_of_all_shards_is_read_once_and_in_order(serve, reader_of):
     assert [[number % 100_000 for number in of_shard] for of_shard in by_shard] == [expected] * SHARDS
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_more_shards_hold_and_read_ahead_little_more_than_one(serve, reader_of):
     queue = queue_of(batches=12)
     assert [table.info.max_size for table in queue.tables()] == [12 // SHARDS]
@@ -121,7 +121,7 @@ def test_with_a_limit_on_the_lag_a_learner_reads_the_shards_of_its_actors():
     assert all(table.info.max_size >= 3 for table in two.tables())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_while_a_shard_is_away_the_others_are_read_and_then_it_too(tmp_path, reader_of):
     queue = queue_of(batches=30)
     servers = [start_server(queue.tables(), None, tmp_path / str(shard)) for shard in range(SHARDS)]

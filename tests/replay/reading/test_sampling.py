@@ -77,7 +77,7 @@ def test_items_are_sampled_in_proportion_to_their_updated_priorities(serve):
     assert result.pvalue > 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("updates_per_call, elements", [(1, 3), (8, 2)])
 def test_no_more_is_sampled_ahead_than_a_few_elements(serve, updates_per_call, elements):
     """Samples that wait for the learner were sampled by old priorities."""
@@ -103,7 +103,7 @@ def test_an_exponent_of_zero_draws_evenly(serve):
     np.testing.assert_allclose(infos[0].probability, 0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("shards", slow_but([1, 2], 2))
 def test_importance_weights_undo_the_priorities(serve, shards):
     """The weighted mean of the samples is the plain mean of the items, also with shards that differ tenfold."""
@@ -139,7 +139,7 @@ def test_importance_weights_undo_the_priorities(serve, shards):
         assert np.mean(shards_sampled) == pytest.approx(masses[1] / sum(masses), abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_every_replica_has_its_share(serve):
     """Through `distribute_datasets_from_function`, as the learner reads."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])

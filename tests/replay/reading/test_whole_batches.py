@@ -57,7 +57,7 @@ def start_of(sample):
     return sample.record.observation["body"][0].astype(int)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("stack", [1, 3])
 def test_they_hold_the_same_windows(serve, stack):
     """Of an actor that begins in the middle of an episode, so that some have no whole stack."""
@@ -172,7 +172,7 @@ def test_windows_are_sampled_evenly_whatever_item_they_are_in(serve, shards, tog
     assert scipy.stats.chisquare(list(counts.values())).pvalue > 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("updates", [1, 3])
 def test_batches_of_one_call_have_different_items(serve, updates):
     replay = replay_of(2, batch_size=8, updates_per_call=updates)

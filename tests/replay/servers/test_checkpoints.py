@@ -90,7 +90,7 @@ def test_a_restored_shard_holds_what_it_held(tmp_path):
     server.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("buffer", [40.0, None])
 def test_learning_continues_after_a_restore_without_new_inserts(tmp_path, buffer):
     """A learner that had sampled as much as the ratio allowed may sample again: its last samples were lost with it."""

@@ -67,7 +67,7 @@ def test_what_comes_in_another_order_is_not_taken_for_known(serve):
     assert replay.received.dropped() == 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_dataset_that_is_built_anew_knows_what_was_received(serve):
     servers = [serve([queue()])]
     replay = ReplayHandle(lambda: servers[-1].addresses())
@@ -85,7 +85,7 @@ def test_a_dataset_that_is_built_anew_knows_what_was_received(serve):
     reader.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_tables_and_shards_are_not_mixed_up_and_a_handle_remembers_for_itself(serve):
     replay = serve([queue("a"), queue("b")], [queue("a")])
     for writer, (table, shard) in enumerate([("a", 0), ("b", 0), ("a", 1)], start=7):

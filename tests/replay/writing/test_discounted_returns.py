@@ -32,7 +32,7 @@ def test_returns_begin_anew_with_each_episode_and_count_a_repeated_timestep_once
         np.testing.assert_allclose(returns.after(record, again=True), [by_hand(timestep)] * ENVS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("max_policy_lag", [None, 0], ids=["shared end", "repeated end"])
 def test_a_queue_gives_the_returns_of_its_transitions(serve, max_policy_lag):
     layout = layout_of(scripted(0))._replace(actors=1)

@@ -156,7 +156,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("together, strategy, terminates, ends, horizon", CASES)
 def test_goals_rewards_and_discounts_are_those_of_a_loop(written, together, strategy, terminates, ends, horizon):
     """Whichever way episodes end, and where a horizon cuts them; with the probability of each."""
@@ -196,7 +196,7 @@ def test_goals_rewards_and_discounts_are_those_of_a_loop(written, together, stra
     assert scipy.stats.chisquare(observed, expected_counts).pvalue > 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_first_priorities_are_of_the_rewards_for_each_goal(written):
     """The behavior policy's values are those for the goal that it played for."""
     records = records_of()

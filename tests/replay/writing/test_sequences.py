@@ -29,7 +29,7 @@ from callboard.replay import (
 from callboard.specs import EnvironmentSpec
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("period", [LENGTH, LENGTH // 2, 3])
 def test_sequences_hold_their_timesteps_and_the_state_they_began_with(serve, period):
     layout = layout_of(numbered(0), state={"core": tf.TensorSpec((3,), tf.float32)})
@@ -114,7 +114,7 @@ def test_wrong_shapes_are_refused_by_name_before_anything_is_written(serve, chan
         writer.append(numbered(0)._replace(**change), ())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(
     "first, repeats", slow_but(itertools.product([True, False], repeat=2), (True, False), (False, True))
 )

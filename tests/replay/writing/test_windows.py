@@ -77,7 +77,7 @@ def test_windows_hold_what_the_timesteps_held(serve, ends, stack):
         check_window(found[env, start], records, env, timesteps, terminated, stack, STEPS)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("steps", [1, 5])
 def test_any_number_of_steps(serve, steps):
     records = timestep_streams.stream(ENVS, 60, seed=1)
@@ -142,7 +142,7 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
     assert all(record.observation == () for record in seen)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_first_priorities_see_each_episode_end_in_every_row(serve):
     """Episodes are long, so that most windows are whole, and ends wander through a window row by row."""
     # Of this seed the newest episodes are still far from their ends where the writer is closed.

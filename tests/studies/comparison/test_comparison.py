@@ -105,7 +105,7 @@ def test_settings_of_one_last_name_are_distinguished():
     assert list(_short_names(["agent.optimizer.name"]).values()) == ["optimizer.name"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_every_figure_of_a_group(runs):
     (score,) = compare(group_runs(runs), ComparisonSettings()).groups
     finals = [curve[-1][1] for curve in CURVES.values()]

@@ -14,7 +14,7 @@ from callboard.studies.comparison.curve_plots import check_plot, plot_curves, pl
 from callboard.studies.comparison.run_results import read_results
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_plots_of_several_groups_and_environments_are_written(tmp_path):
     pytest.importorskip("matplotlib")
     for seed in (1, 2):
@@ -33,7 +33,7 @@ def shortened(name, times):
     return f"impala, number {name}{', another_setting_of_it 0.123' * times}"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("count", slow_but([1, 3, 12], 12))
 def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_picture(count, tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_without_matplotlib_one_line_says_how_to_get_it(monkeypatch):
         check_plot(None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_summary_shows_all_environments_in_one_picture(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     for seed in (1, 2, 3):

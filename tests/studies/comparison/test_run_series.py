@@ -170,7 +170,7 @@ def test_progress_is_read_as_it_was_written(directory):
     assert json.loads((directory.path / "progress.json").read_text())["a/seed-2"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_is_a_process_of_the_command(capfd):
     assert module._run_process(["list", "agents"]) == (0, None)
     assert "impala" in capfd.readouterr().out.splitlines()

@@ -93,7 +93,7 @@ def plain_curve(points, x):
     raise AssertionError(x)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("over", ["steps", "seconds"])
 @pytest.mark.parametrize("spread", ["std", "range"])
 def test_a_curve_is_the_mean_of_runs_that_keep_their_last_values(runs, over, spread):

@@ -8,7 +8,7 @@ from callboard.studies.comparison.study_definition import cells_of, parse_study
 from callboard.studies.comparison.study_report import compare_study, write_report
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_report_has_tables_plots_and_what_is_missing(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)

@@ -117,7 +117,7 @@ def test_a_search_that_cannot_work_is_refused(tuning, fields, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("metric", ["episode/success", "evaluator/episode/success_max", "callbacks/speed"])
 def test_trials_can_be_compared_by_metrics_of_ones_own(tuning, metric):
     experiment = tuning().settings
@@ -131,7 +131,7 @@ def test_grids_multiply_and_samples_repeat_them(tuning):
     assert tuning(search=search, scheduler="pbt").trials_at_a_time == 6
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_cpus_follow_from_the_settings(tuning):
     values = {"actors": 3}
     assert tuning(cpus_per_trial=2.5).cpus(values) == 2.5
@@ -159,7 +159,7 @@ def test_a_function_of_ones_own_needs_no_experiment_and_may_have_settings_of_its
         tuning(search=["trial.width=choice(1,2)"]).check()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_function_that_is_given_in_python_is_written_by_its_name(tuning, directory):
     import search_functions
 

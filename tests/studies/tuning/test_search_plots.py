@@ -18,7 +18,7 @@ def trials():
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_plot_has_a_panel_for_each_setting(tmp_path):
     pytest.importorskip("matplotlib")
     plot_search(Tuning({}, SEARCH), trials(), tmp_path / "search.svg")

@@ -36,7 +36,7 @@ def zoo(tmp_path_factory):
     return folder / "zoo"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_pushed_policy_is_listed_with_its_score_and_curve(zoo, capsys):
     assert main(["zoo", "list", "--from", str(zoo), "--json"]) == 0
     (policy,) = (one for one in json.loads(capsys.readouterr().out) if one["zoo"] == str(zoo))
@@ -48,7 +48,7 @@ def test_a_pushed_policy_is_listed_with_its_score_and_curve(zoo, capsys):
     assert "run_dir" not in yaml.safe_load((zoo / "tiny" / "experiment.yaml").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_policy_is_taken_as_a_run_that_commands_take(zoo, tmp_path, capsys):
     assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", str(zoo)]) == 0
     assert main(["evaluate", str(tmp_path / "taken"), "--episodes", "2", "--json"]) == 0
@@ -69,7 +69,7 @@ def test_a_zoo_at_a_url(zoo, tmp_path, capsys):
     assert "has no environment.json" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("recorded, code, said", [(7.0, 0, "as recorded"), (9.0, 1, "they differ by more than 0.1")])
 def test_an_evaluation_is_compared_with_the_recorded_score(recorded, code, said, zoo, tmp_path, capsys):
     shutil.copytree(zoo, tmp_path / "zoo")
@@ -145,7 +145,7 @@ def test_a_zoo_of_others_at_a_url_of_this_machine_needs_trust(zoo, tmp_path, cap
         assert "if you trust it, give --trust" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_places_that_cannot_be_written_are_one_line(zoo, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     push = ["push", str(zoo.parent / "runs"), str(tmp_path / "file"), "--episodes", "1"]

@@ -85,7 +85,7 @@ def machines(tmp_path, monkeypatch):
             os.kill(int(path.read_text()), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_goes_to_all_hosts_and_leaves_nothing(machines):
     script = 'ls -d modules/*; od -An -tx1 -N1 modules/my_env.py; echo "$@"; [ $4 = a ]; exit $?'
     assert machines.run(a=script, b=script.replace("exit $?", "exit 0")) == 0
@@ -112,7 +112,7 @@ def test_the_end_of_a_host(machines, a, b, code, line):
     assert machines.left() == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_signal_is_passed_on_once_to_the_first_host(machines, monkeypatch):
     """Here, nothing but this command ends the other host, after some time."""
     monkeypatch.setattr(cluster_run, "_REST_SECONDS", 5.0)

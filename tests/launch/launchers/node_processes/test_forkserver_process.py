@@ -32,7 +32,7 @@ def alive(pids, within=0.0):
     return [pid for pid in pids if runs(pid)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_what_a_process_has_started_ends_with_it(server):
     process = server.fork(forked_functions.start_others)
     stubborn, apart, fork = process.pipe.recv()

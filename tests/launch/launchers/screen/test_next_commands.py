@@ -71,7 +71,7 @@ def test_the_limit_that_was_reached_is_raised_alone(reason, limit, tmp_path, mon
         train.main(shlex.split(again)[2:])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize(("steps", "best"), [((3,), False), ((), True), ((), False)])
 def test_a_policy_is_evaluated_where_there_is_one(steps, best, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -136,7 +136,7 @@ class Learner:
         return None if have == (0, self.step) else ((0, self.step), self.packed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_seat_waits_for_weights_and_replay(part, context):
     learner = Learner()
     actor = LocalPolicyActor(part, 1, 0, context, learner, None, None)
@@ -184,7 +184,7 @@ class WritingImpala(Impala):
         raise NotImplementedError
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("agent, reads", [(Impala(), False), (WritingImpala(), True)])
 def test_variables_are_assigned_where_something_reads_them(part, context, agent, reads):
     part = dataclasses.replace(part, experiment=dataclasses.replace(part.experiment, agent=agent))

@@ -42,7 +42,7 @@ def pictures(directory):
     return sorted(found)  # Names of files of one second are not in order.
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_an_episode_is_recorded_after_every_second_evaluation(make_videos, monkeypatch):
     monkeypatch.setattr(video_files, "KEPT_VIDEOS", 1)
     said = []
@@ -87,7 +87,7 @@ def test_frames_are_evenly_spaced(count, kept):
     assert [int(frame[0, 0, 0]) for frame in frames.frames] == kept
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_evaluator_records_what_it_has_evaluated(tmp_path):
     options = ("--video-every", 1, "--evaluation-episodes", 2, "--evaluation-envs", 2)
     with small_run("impala-cartpole", tmp_path, *options, "--env-options.max_episode_steps", 9) as nodes:

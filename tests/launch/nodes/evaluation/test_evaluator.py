@@ -26,7 +26,7 @@ def status_after(nodes, steps):
     return coordinator.status()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_it_evaluates_after_every_interval_and_keeps_the_best_policy(nodes, tmp_path):
     assert "evaluator/return" not in status_after(nodes, 99)
     status = status_after(nodes, 150)
@@ -43,7 +43,7 @@ def test_it_evaluates_after_every_interval_and_keeps_the_best_policy(nodes, tmp_
     assert best.stat().st_mtime_ns == kept
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_at_the_end_it_evaluates_the_final_weights_once(nodes):
     status = status_after(nodes, 1000)
     assert "evaluator/return" not in status

@@ -33,7 +33,7 @@ def record(directory, *options):
     return path, record_video(experiment, players, path, 2, print)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_video_has_a_frame_for_every_timestep(tmp_path):
     path, episodes = record(tmp_path, "--env=CartPole-v1", "--env-options.max_episode_steps=7")
     assert [episode.length for episode in episodes] == [7, 7]

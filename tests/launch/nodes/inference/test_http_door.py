@@ -207,7 +207,7 @@ BAD = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("content", BAD.values(), ids=list(BAD))
 def test_a_bad_request_is_one_clear_error(served, content):
     status, answer = send(served.url, content)

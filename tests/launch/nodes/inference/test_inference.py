@@ -102,7 +102,7 @@ def assert_same(found, wanted, tolerance=lambda path: 0.0):
                     np.testing.assert_allclose(left, right, rtol=0, atol=tolerance(path), err_msg=f"{actor} {path}")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_the_same_trajectories_as_local_inference(case, tmp_path, monkeypatch):
     """Including everything that is learned meanwhile if replay is a queue.
 
@@ -199,7 +199,7 @@ def node(tmp_path_factory, request):
             release(nodes)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_restarted_actor_gets_a_fresh_state_and_a_new_writer(node):
     # Not `first`, at which the network itself resets its state.
     for number in range(4):
@@ -222,7 +222,7 @@ def test_a_restarted_actor_gets_a_fresh_state_and_a_new_writer(node):
     assert node.act("two", 3, node.timestep(3))[0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_nodes_that_share_a_thread_do_not_wait_for_a_batch(node):
     for number in range(2):
         for actor in range(2):

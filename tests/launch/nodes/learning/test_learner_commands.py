@@ -42,7 +42,7 @@ def commands_of(learner, learners=1, save=None):
     return commands.by_name, published
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_weights_are_set_and_restored_and_published_each_time(learner):
     commands, published = commands_of(learner)
     saved = commands["save"]()

@@ -14,7 +14,7 @@ from callboard.launch.nodes.learning.end_of_learning import EndOfLearning
 PROGRAM = pathlib.Path(__file__).with_name("step_without_peer.py")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 @pytest.mark.parametrize("why", ["no data", pytest.param("ended", marks=pytest.mark.slow)])
 def test_a_step_in_which_a_peer_takes_no_part_is_ended(why):
     addresses = ",".join(f"localhost:{free_port()}" for _ in range(2))

@@ -27,7 +27,7 @@ def prepared_in(run, said, published):
     return prepare_learner(context, run, 0, [None], Checkpoints(run.directory), published)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_learner_begins_anew_or_continues_from_the_newest_checkpoint(run):
     said, published = [], []
 

@@ -42,7 +42,7 @@ def recorded(tmp_path_factory):
     return directory
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_records_every_episode_that_has_ended(recorded):
     rows = [json.loads(line) for line in (recorded / "metrics.jsonl").read_text().splitlines()]
     found = minari.MinariDataset(str(RunDirectory(recorded).recorded / "data"))
@@ -78,7 +78,7 @@ def test_seeds_begin_the_same_episodes_again(tmp_path):
             assert np.allclose(environment.reset(seed=int(seed))[0], episode.observations[0])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_without_actors_learns_from_them_with_all_of_them_in_replay(recorded, tmp_path):
     experiment = experiment_of(
         "bc", tmp_path, actors=0, dataset=str(recorded), max_learner_steps=20, evaluator=True, evaluation_episodes=2
@@ -93,7 +93,7 @@ def test_a_run_without_actors_learns_from_them_with_all_of_them_in_replay(record
     assert rows[-1]["learner/log_prob"] < 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_run_without_an_environment_reports_losses_and_its_policy_plays_later(recorded, tmp_path):
     from callboard import evaluate
 
