@@ -45,19 +45,26 @@ def test_a_covering_row_has_each_agent_and_each_launcher_twice_and_changes_with_
     pairs = [(agent, launcher) for agent in range(agents) for launcher in range(launchers)]
     # A third parameter, of which one value is enough.
     cases = [
-        Case("test_a.py::test_one", {"agent": agent, "launcher": launcher, "mode": mode}, ("agent", "launcher"))
+        Case("test_a.py::test_one", {"agent": str(agent), "launcher": str(launcher)}, ("agent", "launcher"))
         for agent, launcher in pairs
-        for mode in range(2)
+        for _ in range(2)
     ]
     seen = set()
     for day in range(DAYS):
-        chosen = [cases[position].indices for position in cases_of(cases, day)]
-        assert {one["agent"] for one in chosen} == set(range(agents))
+        chosen = [cases[position].values for position in cases_of(cases, day)]
+        assert {one["agent"] for one in chosen} == set(map(str, range(agents)))
         counts = collections.Counter(one["launcher"] for one in chosen)
-        assert set(counts) == set(range(launchers)) and min(counts.values()) >= 2
+        assert set(counts) == set(map(str, range(launchers))) and min(counts.values()) >= 2
         assert len(chosen) <= max(agents, 2 * launchers)
         seen |= {(one["agent"], one["launcher"]) for one in chosen}
-    assert seen == set(pairs)
+    assert seen == {(str(agent), str(launcher)) for agent, launcher in pairs}
+
+
+def test_pairs_are_known_where_a_function_has_a_fixture_with_parameters(run_tests, tmp_path):
+    (tmp_path / "tests" / "test_pairs.py").write_text(PAIRS)
+    code, output = run_tests("--most=2026-12-01", "--collect-only", "-m", "slow", "tests/test_pairs.py")
+    assert code == 0, output
+    assert len(re.findall(r"test_pairs.py::", output)) == 6, output
 
 
 def test_a_day_has_two_of_all_tests_that_train_to_a_score():
@@ -111,6 +118,21 @@ def test_sound():
 
 def test_never_passes():
     assert not (HERE / "broken").exists()
+"""
+
+
+PAIRS = """
+import pytest
+
+@pytest.fixture(params=range(6))
+def agent(request):
+    return request.param
+
+@pytest.mark.slow
+@pytest.mark.covering("agent", "launcher")
+@pytest.mark.parametrize("launcher", ["threads", "processes"])
+def test_every_agent_runs(agent, launcher):
+    pass
 """
 
 

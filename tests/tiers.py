@@ -40,8 +40,8 @@ class Case(NamedTuple):
 
     function: str
     """Node id without parameters."""
-    indices: Mapping[str, int] = {}
-    """Of each parameter's value among its values."""
+    values: Mapping[str, str] = {}
+    """The name of each parameter's value."""
     covering: tuple[str, ...] = ()
     """Two parameters all of whose values are enough, without all pairs."""
     is_score: bool = False
@@ -64,7 +64,7 @@ def cases_of(cases: Sequence[Case], day: int) -> set[int]:
         elif covering:
             pairs = collections.defaultdict(list)
             for position in positions:
-                pairs[tuple(cases[position].indices[name] for name in covering)].append(position)
+                pairs[tuple(cases[position].values[name] for name in covering)].append(position)
             chosen += [_in_turn(pairs[pair], shifted, 1)[0] for pair in _covering_pairs(list(pairs), day)]
         elif cases[positions[0]].is_daily:
             chosen += _in_turn(positions, shifted, math.ceil(len(positions) / DAYS))
@@ -79,9 +79,9 @@ def _in_turn(positions: Sequence[T], day: int, count: int) -> list[T]:
     return [positions[(day * count + number) % len(positions)] for number in range(min(count, len(positions)))]
 
 
-def _covering_pairs(pairs: Sequence[tuple[int, ...]], day: int) -> set[tuple[int, ...]]:
+def _covering_pairs(pairs: Sequence[tuple[str, ...]], day: int) -> set[tuple[str, ...]]:
     """Pairs that have each first value, and each second one twice; the day decides which go together."""
-    chosen: set[tuple[int, ...]] = set()
+    chosen: set[tuple[str, ...]] = set()
     for side, least in ((0, 1), (1, 2)):
         for number, value in enumerate(sorted({pair[side] for pair in pairs})):
             has = [pair for pair in pairs if pair[side] == value]
@@ -148,10 +148,12 @@ def _file_of(item) -> str:
 
 def _case_of(item) -> Case:
     covering = item.get_closest_marker("covering")
-    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    # Not pytest's own indices: they count the cases of a function that also has a fixture with parameters.
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    values = {name: str(getattr(value, "name", value)) for name, value in parameters.items()}
     is_score = item.get_closest_marker("score") is not None
     is_daily = any("daily" in marker.args for marker in item.iter_markers("slow"))
-    return Case(item.nodeid.partition("[")[0], indices, covering.args if covering else (), is_score, is_daily)
+    return Case(item.nodeid.partition("[")[0], values, covering.args if covering else (), is_score, is_daily)
 
 
 class _Repeats:
