@@ -178,14 +178,15 @@ class _Repeats:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session):
         is_worker = hasattr(self._config, "workerinput")
-        if is_worker or not self._config.getoption("--repeat-failed") or not 0 < len(self._failed) <= MOST_REPEATS:
+        is_wanted = self._config.getoption("--repeat-failed") and session.exitstatus == pytest.ExitCode.TESTS_FAILED
+        if is_worker or not is_wanted or not 0 < len(self._failed) <= MOST_REPEATS:
             return
         begun = time.monotonic()
         for name in self._failed:
             left = begun + 60 * REPEAT_MINUTES - time.monotonic()
             if left > 0 and self._passes(name, left):
                 self._unstable.append(name)
-        if len(self._unstable) == len(self._failed) and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+        if len(self._unstable) == len(self._failed):
             session.exitstatus = pytest.ExitCode.OK
 
     def _passes(self, name: str, seconds: float) -> bool:
