@@ -53,7 +53,9 @@ def fake_peer(monkeypatch, tmp_path, code):
 
 
 WRITES_A_RUN = """
-import json, pathlib, sys
+import json, pathlib, sys, time
+while time.process_time() < 0.1:  # Tenths of a second are kept.
+    pass
 run = pathlib.Path(sys.argv[5])
 settings = {"agent": {"name": "sb3-ppo"}, "env": "CartPole-v1", "seed": int(sys.argv[4])}
 (run / "experiment.yaml").write_text(json.dumps(settings))
