@@ -34,7 +34,7 @@ def played(name, options, steps):
     try:
         batch = environments.make(name, 2, [3, 4], options)
     except MissingPackage as error:
-        pytest.skip(str(error))
+        pytest.skip(f"an optional suite of environments is not installed: {error}")
     rng = np.random.default_rng(0)
     try:
         stepper = Stepper(batch)
