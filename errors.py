@@ -1,7 +1,9 @@
 """Errors that the user can fix, and the names that their messages suggest."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+import errno
+from collections.abc import Iterable, Iterator, Mapping
 
 from . import foreign_names
 from .install_commands import install_command
@@ -86,6 +88,17 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Returns a text whose lines are printable each."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+@contextlib.contextmanager
+def long_paths_refused() -> Iterator[None]:
+    """Raises `CallboardError` for a path that is too long for a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise CallboardError(f"the path {error.filename!s:.80}... is too long for a file") from error
 
 
 def counted(number: float, noun: str) -> str:

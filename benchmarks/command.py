@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..errors import CallboardError, unknown
+from ..errors import CallboardError, long_paths_refused, unknown
 from ..launch.launchers.node_processes.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
 from .report import compare, comparison_table, results_table, update_page
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without a terminal the width is unknown, and tables must not be wrapped.
     screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:
-        return known.command(known, screen) or 0
+        with long_paths_refused():
+            return known.command(known, screen) or 0
     except CallboardError as error:
         Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"callboard-bench: {error}")
         return 2

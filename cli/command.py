@@ -3,7 +3,6 @@
 import argparse
 import atexit
 import contextlib
-import errno
 import faulthandler
 import importlib
 import os
@@ -17,7 +16,7 @@ import psutil
 
 from .. import __version__
 from ..caller_words import words_of_command
-from ..errors import CallboardError, limits_text, printable, unknown
+from ..errors import CallboardError, limits_text, long_paths_refused, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
 from ..launch.launchers.node_processes.forkserver_process import end_processes
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
@@ -76,17 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = arguments[0]
         if name not in _SUBCOMMANDS:
             raise unknown("command", name, _SUBCOMMANDS)
-        with words_of_command():
+        with words_of_command(), long_paths_refused():
             return importlib.import_module(f".{name}", __package__).main(arguments[1:])
     except CallboardError as error:
         if error.details:
             print("\n".join(map(printable, error.details.splitlines())), file=sys.stderr)
         print(f"callboard: {printable(str(error))}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        print(f"callboard: the path {printable(str(error.filename)):.80}... is too long for a file", file=sys.stderr)
         return 2
     except Stopped as stopped:
         return stopped.exit_code

@@ -182,3 +182,9 @@ def test_a_name_that_no_case_has_is_refused(monkeypatch, capsys):
 def test_the_list_names_all(capsys):
     assert main(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BENCHMARKS)
+
+
+def test_a_path_that_is_too_long_is_one_line(capsys):
+    assert main(["compare", "x" * 300, "y"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("callboard-bench: the path xxx") and error.count("\n") == 1
