@@ -30,6 +30,7 @@ from callboard.launch.nodes.node import Unreachable
 from callboard.launch.program import make_program
 from callboard.launch.program_nodes import handle_of
 from callboard.launch.run import make_run
+from callboard.settings.named_objects import nameable
 
 CALL_SECONDS = 2.0
 
@@ -113,6 +114,7 @@ class Player:
         return episode_return, step
 
 
+@nameable
 def add_nodes(program: lp.Program, run: Run) -> None:
     """Adds both nodes to a program."""
     learner, coordinator = handle_of(program, "learner/0"), handle_of(program, "coordinator/0")

@@ -6,7 +6,10 @@ The policies are those of `self_play.yaml`: `main` learns, `past` are its snapsh
 
 from numpy.random import Generator
 
+from callboard.settings.named_objects import nameable
 
+
+@nameable
 def training_games(agent: str, episode: int, rng: Generator) -> str:
     """Lets `main` play half of its games against one of its snapshots, and half against a random player.
 
@@ -15,11 +18,13 @@ def training_games(agent: str, episode: int, rng: Generator) -> str:
     return (against_random if episode % 4 in (2, 3) else against_past)(agent, episode, rng)
 
 
+@nameable
 def against_past(agent: str, episode: int, rng: Generator) -> str:
     """Lets `main` play against one of its snapshots."""
     return "main" if _is_main(agent, episode) else "past"
 
 
+@nameable
 def against_random(agent: str, episode: int, rng: Generator) -> str:
     """Lets `main` play against a random player."""
     return "main" if _is_main(agent, episode) else "random"

@@ -73,7 +73,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
         # Those of other vector environments are not objects of this process.
         self._own = environment.unwrapped.envs if isinstance(environment.unwrapped, SyncVectorEnv) else [environment]
-        self._waiting = let_wait(environment)
+        self._waiting: Sequence[Any] = let_wait(environment)
         # Others have one generator, or a list of seeds of which nothing is known.
         self.has_own_seeds = self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None

@@ -1,6 +1,6 @@
 """The exchange between a worker and the process that uses it: arrays in shared memory, and messages over two pipes.
 
-Actions, and, in two slots by turns, observations, rewards and flags are arrays.  Everything else is JSON.  A message is
+Actions, which environments wait, and, in two slots by turns, observations, rewards and flags are arrays.  Everything else is JSON.  A message is
 the length of its JSON and of the bytes that follow it; most steps need neither.
 
 This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
@@ -101,6 +101,7 @@ class Exchange:
         self.discounts = [array((), np.float64) for _ in range(SLOTS)]
         self.terminated = [array((), np.bool_) for _ in range(SLOTS)]
         self.truncated = [array((), np.bool_) for _ in range(SLOTS)]
+        self.waits = array((), np.bool_)
 
 
 def _nest(space: Space, array: Callable[[Sequence[int], Any], Any]) -> Any:

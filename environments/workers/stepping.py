@@ -5,11 +5,13 @@ This module is part of the program of workers (see `worker_process`): Python 3.9
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..adapters.waiting import Waiting
 from .exchange import Exchange, Space, described, plain
 
 
@@ -202,12 +204,15 @@ class Vector:
         own = callable(_attribute(environment, "set_task"))
         if is_of_singles and not own and all(environment.unwrapped.call("has_wrapper_attr", "set_task")):
             own = True
+        self._waiting = _let_wait(environment) if "SyncVectorEnv" in classes else []
+        keeps = is_of_singles and all(environment.unwrapped.call("has_wrapper_attr", "set_reset_options"))
         mode = getattr(environment, "metadata", None) or {}
         mode = getattr(mode.get("autoreset_mode"), "value", mode.get("autoreset_mode"))
         self.about = {
             "autoreset_mode": mode,
             "own_seeds": is_of_singles,
-            "sets_task": "own" if own else "options" if is_of_singles else "no",
+            "sets_task": "own" if own else "kept options" if keeps else "options" if is_of_singles else "no",
+            "waits": bool(self._waiting),
             **about,
         }
 
@@ -216,7 +221,8 @@ class Vector:
         if callable(own):
             own(task)
         else:
-            self.environment.unwrapped.call("set_task", task)
+            method = "set_task" if self.about["sets_task"] == "own" else "set_reset_options"
+            self.environment.unwrapped.call(method, task)
 
     def reset(self, exchange: Exchange, slot: int, seed: Any, options: Any) -> Any:
         arguments = {} if options is None else {"options": options}
@@ -233,6 +239,10 @@ class Vector:
     def step(self, exchange: Exchange, slot: int, answer: dict[str, Any]) -> Any:
         if self._finals and any(not np.array_equal(own, before) for own, before in self._finals):
             self._finals, answer["lost"] = (), True
+        if self._waiting and exchange.waits.any():
+            for row in np.flatnonzero(exchange.waits):
+                self._waiting[row].wait()
+            exchange.waits[:] = False
         outcome = self.environment.step(_copied(exchange.actions))
         if not isinstance(outcome, tuple) or len(outcome) != 5:
             raise Refused("outcome", method="step", outcome=plain(outcome))
@@ -290,6 +300,18 @@ class Vector:
             _store(self.observation, array, index, observation)
         except (KeyError, IndexError, TypeError, ValueError):
             raise Refused("observation", observation=plain(observation), batched=index == ...) from None
+
+
+def _let_wait(vector: Any) -> list[Any]:
+    """Lets the environments of a `SyncVectorEnv` wait, as `waiting_environments.let_wait` does in Callboard's process."""
+    gymnasium: Any = sys.modules["gymnasium"]
+    environments = vector.unwrapped.envs
+    if not all(isinstance(one, gymnasium.Env) for one in environments):
+        return []
+    kind = type("WaitingEnvironment", (Waiting, gymnasium.Wrapper), {})
+    waiting = [kind(environment) for environment in environments]
+    vector.unwrapped.envs = list(waiting)
+    return waiting
 
 
 class Agents:

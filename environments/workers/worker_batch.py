@@ -148,6 +148,17 @@ class WorkerVector(VectorEnv):
         return info
 
 
+class _WaitingRow:
+    """An environment of a worker that can wait, see `Waiting`."""
+
+    def __init__(self, waits: np.ndarray, row: int):
+        self._waits = waits
+        self._row = row
+
+    def wait(self) -> None:
+        self._waits[self._row] = True
+
+
 class WorkerBatch(GymnasiumVectorBatch):
     """A batch of environments in a worker process; `close` ends the process.
 
@@ -164,6 +175,8 @@ class WorkerBatch(GymnasiumVectorBatch):
         self._vector = vector
         self.has_own_seeds = self._resets_single = bool(vector.about["own_seeds"])
         self._has_own_discounts = bool(vector.about.get("own_discounts"))
+        if vector.about.get("waits"):
+            self._waiting = [_WaitingRow(vector.exchange.waits, row) for row in range(vector.num_envs)]
 
     @property
     def environments(self) -> Sequence[Any]:
@@ -187,11 +200,11 @@ class WorkerBatch(GymnasiumVectorBatch):
         takes, name = self._vector.about["sets_task"], self._vector.spec.id
         if takes == "no":
             raise no_task(f"the environment {name}", "give it a method 'set_task', or leave the task out")
-        options = reset_options(name, task) if takes == "options" else None
+        options = None if takes == "own" else reset_options(name, task)
         if takes == "options" and self._vector.about["kind"] == "Vector":
             self._options = options
             return
         try:
-            self._vector.worker.request("task", task=listed(task))
+            self._vector.worker.request("task", task=listed(task if options is None else options))
         except TypeError as error:
             raise CallboardError(f"the task {shown(task)} is no plain data, which a worker could be sent") from error

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
+from callboard import environments
 from callboard.environments import make_policy_batches, parse_mapping
 from callboard.environments.adapters.dm_env_adapter import DmEnvBatch
 from callboard.environments.adapters.envpool import EnvPoolVector
@@ -279,6 +280,25 @@ ADAPTERS = {
     "agents by turns": _joint(turns),
     "RLlib agents": _joint(RllibAgents),
     **SAME_STEP,
+}
+
+
+def sync_vector(batch_size, lengths, mode):
+    """A factory for the environments of a worker, which are no objects of this process."""
+    return SyncVectorEnv([lambda one=one: Listed(Cases(one)) for one in lengths], autoreset_mode=mode)
+
+
+def _in_worker(mode):
+    def made(cases):
+        options = {"lengths": [one.length for one in cases], "mode": mode, "env_python": "same"}
+        return environments.make("listed_environments:sync_vector", len(cases), range(len(cases)), options)
+
+    return made
+
+
+IN_WORKERS = {
+    "same step in a worker": _in_worker(AutoresetMode.SAME_STEP.value),
+    "next step in a worker": _in_worker(AutoresetMode.NEXT_STEP.value),
 }
 
 

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from listed_environments import ADAPTERS, ENDS, LENGTHS, SAME_STEP, Cases, Listed, in_processes
+from listed_environments import ADAPTERS, ENDS, IN_WORKERS, LENGTHS, SAME_STEP, Cases, Listed, in_processes
 
 from callboard.environments.adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from callboard.environments.checks.trial import EnvironmentTrial, try_environment
 
 STEPS = 25
-ALL = {**ADAPTERS, "processes": in_processes}
-KINDS = [*ADAPTERS, pytest.param("processes", marks=pytest.mark.slow)]
+ALL = {**ADAPTERS, **IN_WORKERS, "processes": in_processes}
+IN_OTHERS = [pytest.param(kind, marks=pytest.mark.slow("daily")) for kind in (*IN_WORKERS, "processes")]
+KINDS = [*ADAPTERS, *IN_OTHERS]
+JOINED = {*SAME_STEP, "same step in a worker"}
+"""Where the end of an episode and the beginning of the next one share a timestep."""
 
 
 def zeros(batch):
@@ -54,7 +57,7 @@ def test_every_timestep_of_truncations_terminations_and_both_at_once(kind):
     timesteps = [batch.reset(), *(batch.step(zeros(batch)) for _ in range(STEPS))]
     for row, length in enumerate(LENGTHS):
         shown = [row_of(timestep, row) for timestep in timesteps]
-        assert shown == expected(length, kind not in SAME_STEP)[: STEPS + 1]
+        assert shown == expected(length, kind not in JOINED)[: STEPS + 1]
     batch.close()
 
 
@@ -79,17 +82,17 @@ def test_a_reset_in_the_middle_is_no_transition_and_begins_the_next_case(kind):
     batch.reset()
     # The first one shows the last timestep of an episode, the others are in the middle of theirs.
     batch.step(zeros(batch))
-    numbers = [one.begun for one in cases] if kind in ADAPTERS else [1, 1, 1]
+    numbers = [one.begun for one in cases] if kind in ADAPTERS else [1 + (kind in JOINED), 1, 1]
     timesteps = [batch.reset(), *(batch.step(zeros(batch)) for _ in range(6))]
     for row, (one, number) in enumerate(zip((1, 2, 4), numbers, strict=True)):
         shown = [row_of(timestep, row) for timestep in timesteps]
-        assert shown == expected(one, kind not in SAME_STEP, range(number + 1, 20))[:7]
+        assert shown == expected(one, kind not in JOINED, range(number + 1, 20))[:7]
     batch.close()
 
 
 @pytest.mark.parametrize(
     "kind",
-    [*SAME_STEP, "next step", "single", "parallel agents", "RLlib agents", KINDS[-1]],
+    [*SAME_STEP, "next step", "single", "parallel agents", "RLlib agents", *IN_OTHERS],
 )
 def test_a_task_that_is_passed_as_options_costs_no_case(kind):
     cases = [Cases(length) for length in LENGTHS]
@@ -97,7 +100,7 @@ def test_a_task_that_is_passed_as_options_costs_no_case(kind):
     batch.set_task({"hard": 1})
     timesteps = [batch.reset(), *(batch.step(zeros(batch)) for _ in range(STEPS))]
     for row, (one, length) in enumerate(zip(cases, LENGTHS, strict=True)):
-        assert [row_of(timestep, row) for timestep in timesteps] == expected(length, kind not in SAME_STEP)[: STEPS + 1]
+        assert [row_of(timestep, row) for timestep in timesteps] == expected(length, kind not in JOINED)[: STEPS + 1]
         assert one.options == [{"hard": 1}] * one.begun
     batch.close()
 

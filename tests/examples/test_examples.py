@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.run import run
+from callboard.settings.named_objects import import_object
 from callboard.transitions import valid_transitions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,6 +43,24 @@ def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return [row for row in rows(run_dir) if "evaluator/return" in row]
+
+
+def test_everything_that_docs_and_examples_name_can_be_named():
+    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*")]
+    text = "\n".join(path.read_text() for path in texts if path.suffix in (".md", ".py", ".yaml"))
+    names = set(re.findall(r"\b(?:callboard\.)?examples\.\w+:\w+", text))
+    assert len(names) > 8
+    for name in sorted(names):
+        assert any(_is_accepted(kind, name) for kind in ("a function", "environment", "agent")), name
+
+
+def _is_accepted(kind, name):
+    try:
+        import_object(kind, name)
+    except CallboardError as error:
+        assert "refused" in str(error)
+        return False
+    return True
 
 
 @pytest.mark.slow

@@ -78,13 +78,22 @@ class Logged:
             batch = next(batches)
             leaves = [map(np.asarray, strategy.experimental_local_results(leaf)) for leaf in tree.flatten(batch)]
             shares = [tree.unflatten_as(batch, share) for share in zip(*leaves, strict=True)]
-            lines = "".join(f"{' '.join(map(str, line))}\n" for share in shares for line in _lines(share))
+            updates = [update for share in shares for update in _updates(share)]
+            lines = "".join(f"{' '.join(map(str, line))}\n" for update in updates for line in _lines(update))
             with open(self.learned_log, "ab", buffering=0) as log:  # At once: a learner may be killed here.
                 log.write(lines.encode())
             return step(iter([batch]))
 
         learner.step = step_and_log
         return learner
+
+
+def _updates(sample):
+    """The batches of a call, `[T, B]`, which are stacked if they are several."""
+    reward = sample.record.reward
+    if reward.ndim == 2:
+        return [sample]
+    return [tree.map_structure(lambda leaf: leaf[index], sample) for index in range(len(reward))]
 
 
 def _lines(sample):
