@@ -29,6 +29,19 @@ def checkered(ones: Iterable[Any], others: Iterable[Any]) -> list[tuple[Any, Any
     ]
 
 
+def values_in_session(request: pytest.FixtureRequest, parameter: str) -> list[Any]:
+    """The values of a parameter in those tests of a session that use the fixture which asks.
+
+    A fixture that computes something for all of them at once would otherwise compute it for tests that do not run.
+    """
+    found = {}
+    for item in request.session.items:
+        if request.fixturename in getattr(item, "fixturenames", ()) and hasattr(item, "callspec"):
+            value = item.callspec.params.get(parameter)
+            found.update({} if value is None else {value: None})
+    return list(found)
+
+
 def _slow(case: Any) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.slow)

@@ -11,6 +11,7 @@ import pytest
 import tree
 from agent_cases import SMALL_UPDATES
 from device_kinds import KINDS, require
+from slow_cases import values_in_session
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_kind.py")
 FOLDERS = [str(PROGRAM.parents[1]), str(PROGRAM.parent)]
@@ -23,9 +24,9 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def outcomes(kind):
+def outcomes(request, kind):
     path = os.pathsep.join([*FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, PROGRAM, kind, ",".join(SMALL_UPDATES)]
+    command = [sys.executable, PROGRAM, kind, ",".join(values_in_session(request, "name"))]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=3000)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from agent_cases import SMALL_UPDATES
+from slow_cases import values_in_session
 from small_updates import CLIPPED_TO
 
 from callboard.agents.metric_names import BONUS_METRICS, LEARNER_METRICS
@@ -34,7 +35,10 @@ def start(*arguments):
 
 
 def updates_of(process):
-    output, errors = process.communicate(timeout=600)
+    try:
+        output, errors = process.communicate(timeout=600)
+    finally:
+        process.kill()
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
@@ -65,20 +69,23 @@ def updates(agent, on_devices):
 
 
 @pytest.fixture(scope="module")
-def on_four():
-    return updates_of(start("4", "--updates-of", ",".join(AGENTS)))["4"]
+def on_four(request):
+    return updates_of(start("4", "--updates-of", ",".join(values_in_session(request, "agent"))))["4"]
 
 
 @pytest.fixture(scope="module")
-def all_in_calls(on_two_devices):
-    outcomes = on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], (), IN_CALLS)
+def all_in_calls(request, on_two_devices):
+    agents = values_in_session(request, "agent")
+    outcomes = on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], (), agents)
     return {devices: outcome["calls"] for devices, outcome in outcomes.items()}
 
 
 @pytest.fixture(scope="module")
-def on_learners():
+def on_learners(request):
+    found = values_in_session(request, "agent")
+    in_calls = [agent for agent in found if agent in IN_CALLS]
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
-    agents = ("--updates-of", ",".join(AGENTS), "--calls-of", ",".join(IN_CALLS))
+    agents = [f"--updates-of={','.join(found)}", f"--calls-of={','.join(in_calls)}"]
     processes = [start(addresses, "--rank", rank, *agents) for rank in range(2)]
     return [updates_of(process)["learners"] for process in processes]
 

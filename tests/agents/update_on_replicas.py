@@ -356,7 +356,7 @@ def changes_on_devices(counts, agents):
 
 
 def names(text):
-    return text.split(",")
+    return text.split(",") if text else []
 
 
 def main():
