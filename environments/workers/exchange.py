@@ -1,7 +1,7 @@
 """The exchange between a worker and the process that uses it: arrays in shared memory, and messages over two pipes.
 
-Actions, which environments wait, and, in two slots by turns, observations, rewards and flags are arrays.  Everything else is JSON.  A message is
-the length of its JSON and of the bytes that follow it; most steps need neither.
+Actions, which environments wait, and, in two slots by turns, observations, rewards and flags are arrays.  Everything
+else is JSON.  A message is the length of its JSON and of the bytes that follow it; most steps need neither.
 
 This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
 """

@@ -1,6 +1,7 @@
 """Timesteps that carry their origin, and agents whose learners log what they have learned from."""
 
 import dataclasses
+import operator
 import os
 
 import gymnasium
@@ -93,7 +94,7 @@ def _updates(sample):
     reward = sample.record.reward
     if reward.ndim == 2:
         return [sample]
-    return [tree.map_structure(lambda leaf: leaf[index], sample) for index in range(len(reward))]
+    return [tree.map_structure(operator.itemgetter(index), sample) for index in range(len(reward))]
 
 
 def _lines(sample):
