@@ -94,6 +94,7 @@ replay.demonstrations replay.reading.demonstrations
 replay.item_format replay.writing.item_format
 replay.writing.discounted_returns replay.writing.sequences
 replay.writing.duplicate_filter replay.servers.duplicate_filter
+replay.writing.recent_records replay.writing.item_writer
 replay_settings settings.replay_settings
 setting_arguments settings.setting_arguments
 setting_descriptions settings.setting_descriptions

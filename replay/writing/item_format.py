@@ -16,7 +16,6 @@ from ..packing import Packing
 from ..stacking import is_frame, stack_rows
 from .batch_writers import ReplayItem
 from .hindsight import Hindsight
-from .recent_records import cut, leaf_indices
 
 
 class Row(NamedTuple):
@@ -170,3 +169,15 @@ class ItemFormat(abc.ABC):
 def without_last(nest: Nest) -> Nest:
     """Returns a nest without the last row of each leaf."""
     return cut(nest, slice(None, -1))
+
+
+def leaf_indices(record: Record, kept: Callable[[Record], Nest]) -> list[int]:
+    """Returns the indices of the leaves of `kept(record)` among the leaves of a record."""
+    leaves = range(len(tree.flatten(record)))
+    return tree.flatten(kept(tree.unflatten_as(record, leaves)))
+
+
+def cut(nest: Nest, rows: slice) -> Nest:
+    """Returns a slice of the rows of all leaves."""
+    # Avoid `tree`, which is slow, for single arrays or tensors, as most fields are.
+    return nest[rows] if hasattr(nest, "shape") else tree.map_structure(lambda leaf: leaf[rows], nest)

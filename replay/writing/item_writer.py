@@ -13,8 +13,7 @@ import tree
 from ...data import Nest, Record
 from ..servers.handle import ReplayHandle
 from .batch_writers import CHUNK_LENGTH, PerEnvironmentWriters, WholeBatchWriter
-from .item_format import ItemFormat
-from .recent_records import RecentRecords
+from .item_format import ItemFormat, cut, leaf_indices
 from .sequences import DiscountedReturns, check_shapes
 
 Priority = Callable[[Record], np.ndarray]
@@ -22,6 +21,7 @@ Priority = Callable[[Record], np.ndarray]
 without observations, and with extras `[length + 1, W, ...]` that include those at the last observation."""
 
 _CLOSE_SECONDS = 2.0
+_SPARE_ROWS = 100
 
 
 class ItemWriter:
@@ -175,3 +175,66 @@ class ItemWriter:
         if len(envs) < self._batch:
             record = tree.map_structure(lambda leaf: leaf[:, envs], record)
         return np.asarray(self._priority(self.as_sampled(record, envs))).tolist()
+
+
+class RecentRecords:
+    """Buffer of the records of the newest `length` transitions, without observations.
+
+    Args:
+      record: `Record` of `tf.TensorSpec` for one environment.
+      batch: number of environments (B).
+      length: number of transitions in the buffer.
+      all_fields: whether to keep all fields, or only `first`, `last` and `discount`.
+    """
+
+    def __init__(self, record: Record, batch: int, length: int, all_fields: bool = True):
+        def kept(record: Record) -> Record:
+            rest = record._replace(observation=())
+            return rest if all_fields else rest._replace(action=(), reward=(), extras=(), version=())
+
+        self._rows = length + 1
+        self._kept = leaf_indices(record, kept)
+        # Spare rows keep the newest records contiguous; they are moved to the front only when the rows are used up.
+        self._room = self._rows + _SPARE_ROWS
+        fields = tree.map_structure(
+            lambda spec: np.zeros((self._room, batch, *spec.shape), spec.dtype.as_numpy_dtype), kept(record)
+        )
+        self._leaves: list[np.ndarray] = tree.flatten(fields)
+        # Views are created once, since creating them for each call would take as long as writing the timesteps.
+        self._samples = [_sample(fields, start, length) for start in range(_SPARE_ROWS + 1)]
+        self._end = 0
+
+    def append(self, leaves: Sequence[Any]) -> None:
+        """Adds a record by its leaves, in the order of `tree.flatten`."""
+        if self._end == self._room:
+            kept = self._rows - 1
+            for leaf in self._leaves:
+                leaf[:kept] = leaf[self._room - kept :].copy()
+            self._end = kept
+        end = self._end
+        for field, index in zip(self._leaves, self._kept, strict=True):
+            field[end] = leaves[index]
+        self._end += 1
+
+    def sample(self) -> Record:
+        """Returns the newest records with the shapes of a `Sample`, but extras `[length + 1, B, ...]`.
+
+        Fields that are not kept are `()`.  The arrays are read-only views, valid until the next `append`.
+        """
+        return self._samples[self._end - self._rows]
+
+
+def _sample(fields: Record, start: int, length: int) -> Record:
+    def view(leaf: np.ndarray) -> np.ndarray:
+        rows = leaf[start : start + length + 1]
+        rows.setflags(write=False)
+        return rows
+
+    rows = tree.map_structure(view, fields)
+    transitions = slice(None, -1)
+    return rows._replace(
+        action=cut(rows.action, transitions),
+        reward=cut(rows.reward, transitions),
+        discount=cut(rows.discount, transitions),
+        version=cut(rows.version, transitions),
+    )

@@ -5,7 +5,7 @@ import pytest
 import timestep_streams
 import tree
 
-from callboard.replay.writing.recent_records import RecentRecords
+from callboard.replay.writing.item_writer import RecentRecords
 
 
 @pytest.mark.parametrize("all_fields", [True, False])
