@@ -112,6 +112,24 @@ def test_a_function_is_run_with_the_optimizers_of_graphs_that_the_process_has():
     assert rewriter.dependency_optimization == rewriter.OFF and settings.allow_soft_placement
 
 
+@pytest.mark.parametrize(
+    "devices, at_once",
+    [(["GPU:0"], True), (["GPU:0", "CPU:0"], True), (["GPU:1"], True), (["GPU:0", "GPU:1"], False)],
+)
+def test_a_function_on_one_gpu_and_the_processor_is_one_operation(devices, at_once):
+    """As its graph names them, also where there is no GPU."""
+
+    def function(x):
+        for name in devices:
+            with tf.device(name):
+                x = x * 2.0
+        return x
+
+    compiled = CompiledOnFirstCall(function)
+    assert float(compiled(tf.constant(1.0))) == 2.0 ** len(devices)
+    assert hasattr(compiled._call, "structured_outputs") != at_once
+
+
 def on_a_device_beside_another():
     """Whether a function that uses one device or two is called as one operation, and what it gives in two calls."""
     found = {}
