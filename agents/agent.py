@@ -155,6 +155,10 @@ class Agent(abc.ABC):
         replay = self.recorded_replay()
         return replay is not None and replay.hindsight.goals > 0
 
+    def setting_of_actors(self) -> str:
+        """Returns the name of a setting that has no meaning where nothing is played; empty if there is none."""
+        return "bonus" if getattr(getattr(self, "bonus", None), "name", "none") != "none" else ""
+
     def recorded_items(self, timesteps: int, episodes: int) -> int:
         """Returns the number of items in replay that recorded episodes become.
 

@@ -114,7 +114,7 @@ class ActorCriticSettings(NetworkSettings):
         """The fault in the combination of the fields; empty if there is none."""
         if self.block == "simba":
             if self.layer_norm:
-                return "block simba has layer normalization of its own: leave layer_norm out"
+                return "block simba has layer normalization of its own: set layer_norm to false"
             if not self.hidden_sizes or len(set(self.hidden_sizes)) > 1:
                 return f"block simba needs hidden_sizes that are equal, such as [128], not {list(self.hidden_sizes)}"
         return super().problem

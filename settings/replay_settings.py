@@ -28,6 +28,14 @@ class HindsightSettings:
     strategy: Literal["future", "final", "episode"] = "future"
     horizon: PositiveInt = 1000
 
+    @property
+    def problem(self) -> str:
+        """The fault in the combination of the fields; empty if there is none."""
+        changed = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        return (
+            "" if self.goals or not changed else f"{changed[0]} has no effect without goals: set goals, or leave it out"
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplaySettings:

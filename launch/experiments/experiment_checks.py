@@ -50,6 +50,8 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
         )
     if not acting.actors and acting.inference == "central":
         raise CallboardError("central inference is for actors, and there are 0: leave inference out")
+    if not acting.actors and isinstance(acting.agent, Agent) and acting.agent.setting_of_actors():
+        raise CallboardError(f"agent.{acting.agent.setting_of_actors()} is for actors, and there are 0: leave it out")
     if server.policy_server is not None and recording.record_episodes:
         raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
     if parse_record_infos(recording.record_infos) and not recording.record_episodes:

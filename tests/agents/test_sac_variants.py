@@ -259,7 +259,9 @@ def test_settings_that_make_no_sense_together_are_refused_in_one_line(kind, sett
         ({"critics.quantiles": 5, "critics.dropped": 5}, "dropped must be less than the 5 quantiles"),
         ({"critics.dropout": 1.0}, "critics.dropout must be a number"),
         ({"network.block": "simba", "network.hidden_sizes": (8, 9)}, r"hidden_sizes that are equal.*not \[8, 9\]"),
-        ({"network.block": "simba", "network.layer_norm": True}, "leave layer_norm out"),
+        ({"network.block": "simba", "network.layer_norm": True}, "set layer_norm to false"),
+        ({"replay.hindsight.strategy": "final"}, "strategy has no effect without goals: set goals"),
+        ({"replay.hindsight.horizon": 50}, "horizon has no effect without goals: set goals"),
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(settings, message):

@@ -10,16 +10,23 @@ import pytest
 import callboard
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.settings.bonus_settings import BonusSettings
 from callboard.environments import python_factory
 from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment, check_settings
 from callboard.launch.experiments.settings import read_experiment, write_experiment
 
+CURIOUS = Apex(bonus=BonusSettings(name="rnd"))
+
 
 @pytest.mark.parametrize(
     "settings, message",
     [
+        (
+            {"actors": 0, "dataset": "recorded", "max_learner_steps": 1, "agent": CURIOUS},
+            "agent.bonus is for actors, and",
+        ),
         ({"actors": 0}, "a run without actors learns from recorded episodes: name a dataset, or set actors to 1"),
         ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
         ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
