@@ -67,8 +67,8 @@ class SampledReplay(abc.ABC):
         demonstrations_in(self.settings, self.layout, self.batch_size)
         if self.relabels_goals and self.settings.demonstration_share:
             raise CallboardError(
-                "recorded episodes have no environment that computes rewards for other goals: set "
-                "agent.replay.hindsight.goals or agent.replay.demonstration_share to 0"
+                "windows of a demonstration_share are sampled without further goals: set agent.replay.hindsight.goals "
+                "or agent.replay.demonstration_share to 0"
             )
         number, share = self.settings.sampled_together, self.batch_size // self.layout.replicas
         if number is None or number == 1:

@@ -26,7 +26,7 @@ class GoalRewards:
     both, and is called once for many only if the results agree.
 
     Args:
-      environment: the batch, which keeps infos.
+      environment: the batch; where it keeps no infos, as for recorded episodes, they are empty.
       rewards: `compute_reward` of each environment.
       terminated: `compute_terminated` of each; None if they have none.
     """
@@ -43,8 +43,7 @@ class GoalRewards:
     def infos(self) -> list[dict[str, Any]]:
         """Returns copies of the infos that followed the newest actions, by environment."""
         infos = self._environment.infos
-        assert infos is not None
-        return [dict(info) for info in infos.followed]
+        return [{} if infos is None else dict(infos.followed[env]) for env in range(self._environment.batch_size)]
 
     def rewards(self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]) -> np.ndarray:
         """Returns the rewards of M transitions by `compute_reward` of an environment.

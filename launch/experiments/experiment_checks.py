@@ -39,9 +39,6 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
     """Rejects numbers of replay shards and inference nodes that do not fit the actors, and what needs others."""
     if not acting.actors and not recording.dataset:
         raise CallboardError("a run without actors learns from recorded episodes: name a dataset, or set actors to 1")
-    agents = (acting.agent, *(acting.policies or {}).values())
-    if recording.dataset and any(isinstance(agent, Agent) and agent.relabels_goals() for agent in agents):
-        raise _without_environment("a dataset")
     if acting.actors and isinstance(acting.env, str) and acting.env.startswith(RECORDED_PREFIX):
         raise CallboardError("actors need an environment: name one with env, or set actors to 0")
     if not acting.actors and acting.max_learner_steps is None and acting.max_seconds is None:
@@ -249,20 +246,17 @@ def _check_goals(acting: ActingPart) -> None:
     }
     for what, is_set in refused.items():
         if is_set:
-            raise _without_environment(what)
+            raise CallboardError(
+                "agent.replay.hindsight computes rewards where an actor writes to replay, in the environment, which is "
+                f"not there with {what}: set agent.replay.hindsight.goals to 0"
+            )
     with contextlib.closing(make(acting.env, 1, [0], acting.options_of_env, range(1))) as batch:
         if batch.goal_rewards is None:
             raise CallboardError(
-                "agent.replay.hindsight needs environments with a method 'compute_reward' in the actor's process, and "
-                f"{environment_text(acting.env)} has none there: set agent.replay.hindsight.goals to 0"
+                "agent.replay.hindsight needs an environment with a method 'compute_reward' in the process that writes "
+                f"to replay, and {environment_text(acting.env)} has none there: name another with env, or set "
+                "agent.replay.hindsight.goals to 0"
             )
-
-
-def _without_environment(what: str) -> CallboardError:
-    return CallboardError(
-        "agent.replay.hindsight computes rewards where an actor writes to replay, in the environment, which is not "
-        f"there with {what}: set agent.replay.hindsight.goals to 0"
-    )
 
 
 def check_learner_steps(acting: ActingPart) -> None:

@@ -1,20 +1,26 @@
 """The data sets that a run learns from: found, checked against the agent, and made to fit its replay."""
 
+import contextlib
 import dataclasses
 import os
 from typing import Any
 
+import numpy as np
+
 from ...agents import Agent
 from ...agents.agent_names import agent_name
-from ...environments import ONLY_AGENT
+from ...environments import ONLY_AGENT, environment_text, make
 from ...environments.recorded import RecordedData, open_data, parse_sources
 from ...environments.recorded.episode_feed import shares_of
 from ...errors import CallboardError
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import texts_of
+from ...specs import ACHIEVED, DESIRED
 from .parts.acting_part import ActingPart
 from .parts.output_part import RecordingPart
 from .policy_plan import Layouts
+
+_EPISODES_COMPARED = 10
 
 
 def dataset_texts(recording: RecordingPart) -> list[str]:
@@ -51,6 +57,8 @@ def check_datasets(recording: RecordingPart, acting: ActingPart, layouts: Layout
     for one in open_sources(recording)[0]:
         one.require_fit(layouts.whole.spec)
         one.check()
+        if acting.agent.relabels_goals():
+            _check_rewards(one, acting)
 
 
 def settings_of_recorded_data(recording: RecordingPart, acting: ActingPart) -> dict[str, Any]:
@@ -76,6 +84,26 @@ def settings_of_recorded_data(recording: RecordingPart, acting: ActingPart) -> d
         size = max(settings.batch_size * acting.replay_shards, min(replay.size, items))
         replay = dataclasses.replace(replay, size=size, min_size=size)
     return {"dataset": dataset, "agent": dataclasses.replace(settings, replay=replay)}
+
+
+def _check_rewards(data: RecordedData, acting: ActingPart) -> None:
+    """Rejects a data set whose rewards are not those that the environment computes, by its first episodes."""
+    with contextlib.closing(make(acting.env, 1, [0], acting.options_of_env)) as batch:
+        for episode in data.episodes(range(min(data.total_episodes, _EPISODES_COMPARED))):
+            achieved, desired = (episode.observation[part][1:] for part in (ACHIEVED, DESIRED))
+            try:
+                computed = batch.goal_rewards.rewards(0, achieved, desired, [{}] * episode.length)
+            except CallboardError as error:
+                raise CallboardError(
+                    f"{error}; recorded episodes have no infos: set agent.replay.hindsight.goals to 0"
+                ) from error
+            different = np.flatnonzero(~np.isclose(computed, episode.reward, atol=1e-4))
+            if different.size:
+                recorded, own = episode.reward[different[0]], computed[different[0]]
+                raise CallboardError(
+                    f"a reward in the data set {data.name} is {recorded:g}, and that of {environment_text(acting.env)} "
+                    f"there is {own:g}: name the env that was recorded, or set agent.replay.hindsight.goals to 0"
+                )
 
 
 def _check_share(recording: RecordingPart, acting: ActingPart) -> None:

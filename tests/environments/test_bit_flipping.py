@@ -35,7 +35,6 @@ def test_an_action_flips_a_bit_and_the_goal_ends_the_episode():
     [
         (["--inference", "central"], "not there with central inference"),
         (["--env-processes", "true"], "not there with env_processes"),
-        (["--dataset", "somewhere"], "not there with a dataset"),
         (["--env", "goal_environments:FlippingWithoutRewards"], "has none there"),
         (["--env", "CartPole-v1"], "this is float32.4,.: set agent.replay.hindsight.goals to 0"),
     ],

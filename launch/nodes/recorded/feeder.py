@@ -10,6 +10,7 @@ from ....agents.learning.network_inputs import with_previous_action
 from ....agents.policies.acting import CompiledPolicy, make_record, trace_layout
 from ....agents.variables.weights import WeightClient
 from ....data import Layout, Nest, Timestep, Version
+from ....environments import BatchedEnvironment, make
 from ....environments.recorded import EpisodeFeed
 from ....replay import Heartbeat
 from ...experiments.checked_run import Run
@@ -61,6 +62,7 @@ class FeederNode(ReportingNode):
         self._writer: ActorWriter | None = None
         self._computer: _PolicyOutputs | None = None
         self._weights: WeightClient | None = None
+        self._environment: BatchedEnvironment | None = None
 
     @property
     def recorded_steps(self) -> int:
@@ -79,7 +81,7 @@ class FeederNode(ReportingNode):
         if incarnation is None:
             return
         prepared = prepare_feeder(self.context, self._run, self._shard, self._index, incarnation, self._learner)
-        self._weights = prepared.weights
+        self._weights, self._environment = prepared.weights, prepared.environment
         self.begin_reports()
         if self._weights is not None and not wait_for_weights(self._weights, self._learner, self.context):
             return
@@ -129,6 +131,8 @@ class FeederNode(ReportingNode):
         self.reporter.close()
         if self._writer is not None:
             self._writer.close()
+        if self._environment is not None:
+            self._environment.close()
 
     def seconds_waited(self) -> dict[str, float]:
         return {} if self._writer is None else {"replay to take data": self._writer.seconds_waited}
@@ -186,6 +190,8 @@ class PreparedFeeder(NamedTuple):
     """The layout of the run, with the record that replay contains."""
     weights: WeightClient | None
     """Fetches the weights of those networks; None if nothing that they compute is stored."""
+    environment: BatchedEnvironment | None
+    """Computes rewards for other goals, of as many episodes; None where the agent has no other goals."""
 
 
 def prepare_feeder(
@@ -212,4 +218,8 @@ def prepare_feeder(
     stored = layout.record.extras, layout.state
     weights = WeightClient(learner.client(CALL_SECONDS), policy.policy.variables) if tree.flatten(stored) else None
     computer = _PolicyOutputs(policy, stored if weights is None else None)
-    return PreparedFeeder(feed, networks, computer, layout, weights)
+    environment = None
+    if agent.relabels_goals():
+        environment = make(run.environment.env, count, [0] * count, run.environment.options_of_env)
+        layout = layout._replace(goal_rewards=environment.goal_rewards)
+    return PreparedFeeder(feed, networks, computer, layout, weights, environment)
