@@ -4,13 +4,14 @@ A directory that is usable only as a whole, such as a checkpoint, is stored with
 without it.
 """
 
+import asyncio
 import contextlib
-import functools
 import logging
 import os
 import pathlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,9 +27,16 @@ KEPT = 2
 BEST_POLICIES = ("checkpoints/best.npz", "checkpoints/best-before.npz")
 _DONE = "DONE"
 _TRIES_FOR_NEWEST = 10
+_MOST_BYTES = 2**32
+"""Bound on a file that no manifest describes."""
+_FREE_BYTES = 2**30
 _SILENT_SECONDS = 30.0
+_LEAST_BYTES = 2**16
+"""Bytes that a web server has to send while it is waited for, in all, for so many seconds."""
 _MOST_PAGE_BYTES = 2**24
 """Bound on a page of a web server that lists files."""
+_MOST_ANSWERS = 10_000
+"""Bound on the answers of a web server to one question: each page may lead to further ones."""
 _logger = logging.getLogger(__name__)
 
 
@@ -59,8 +67,11 @@ class Storage:
                 f"the run directory {url} needs the package fsspec: {install_command('callboard[ray]')}"
             ) from error
         self.url = url
+        self._answers = 0
+        if "::" in url:  # Of what is behind another file system, neither owner nor size would be checked.
+            raise StorageError(f"the run directory {url} has '::', which is not supported: name one plain URL")
         try:
-            settings = _of_web_servers() if url.startswith(("http://", "https://")) else {}
+            settings = self._of_web_servers() if url.startswith(("http://", "https://")) else {}
             self._files, self._root = fsspec.core.url_to_fs(url, **settings)
         except Exception as error:  # Each storage backend raises its own errors.
             raise StorageError(f"the run directory {url} cannot be used: {' '.join(str(error).split())}") from error
@@ -72,6 +83,7 @@ class Storage:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
+        self._answers = 0
         try:
             yield
         except (FileNotFoundError, CallboardError):
@@ -84,17 +96,30 @@ class Storage:
             self._files.invalidate_cache()
             return bool(self._files.exists(self._at(name)))
 
-    def fetch(self, name: str, directory: pathlib.Path, most_bytes: int | None = None) -> bool:
-        """Downloads a file into a local directory; returns False if there is none, or it has more than `most_bytes`."""
+    def fetch(self, name: str, directory: pathlib.Path, most_bytes: int = _MOST_BYTES) -> bool:
+        """Downloads a file into a local directory; returns False if there is none.
+
+        Raises:
+          StorageError: it cannot be read, or has more than `most_bytes`, or more than there is room for.
+        """
         if not self.exists(name):
             return False
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = directory / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(directory).free
+        most = min(most_bytes, free - min(_FREE_BYTES, free // 2))
+
+        def bounded(size: int | None) -> None:
+            if size is not None and size > most:
+                copy.unlink(missing_ok=True)
+                raise StorageError(f"{self.url}/{name} has more than {most:,} bytes, the most that is read of it here")
+
         with self._reading():
             if self.local is not None:
-                with open(open_regular(self._at(name)), "rb") as file, open(directory / name, "wb") as copy:
-                    if most_bytes is not None and os.fstat(file.fileno()).st_size > most_bytes:
-                        return False
-                    shutil.copyfileobj(file, copy, 2**20)
+                with open(open_regular(self._at(name)), "rb") as file:
+                    bounded(os.fstat(file.fileno()).st_size)
+                    with open(copy, "wb") as written:
+                        shutil.copyfileobj(file, written, 2**20)
                 return True
             from fsspec.callbacks import Callback
 
@@ -103,17 +128,10 @@ class Storage:
 
                 def relative_update(self, inc: int = 1) -> None:
                     super().relative_update(inc)
-                    if most_bytes is not None and self.value > most_bytes:
-                        raise _TooLarge
+                    bounded(self.value)
 
-            size = self._files.size(self._at(name))
-            if most_bytes is not None and size is not None and size > most_bytes:
-                return False
-            try:
-                self._files.get_file(self._at(name), str(directory / name), callback=Bounded())
-            except _TooLarge:
-                (directory / name).unlink(missing_ok=True)
-                return False
+            bounded(self._files.size(self._at(name)))
+            self._files.get_file(self._at(name), str(copy), callback=Bounded())
         return True
 
     def fetch_newest(
@@ -178,11 +196,11 @@ class Storage:
                 if sizes.get(file) != expected.size:
                     return f"{file} has {sizes.get(file, 0):,} bytes instead of {expected.size:,}"
                 if only is None or file in only:
-                    self.fetch(f"{name}/{file}", directory)
+                    self.fetch(f"{name}/{file}", directory, expected.size)
                     wrong = file_damage(directory / name / file, expected)
                     if wrong:
                         return f"{file} {wrong}"
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, OSError) as error:
             return str(error)
         if only is not None:
             write_manifest(directory / name, only)
@@ -261,6 +279,36 @@ class Storage:
             paths = [path.removeprefix(self._root).strip("/") for path in self._files.find(self._root)]
         return [path.rpartition("/")[0] or "." for path in paths if path.rpartition("/")[2] == name]
 
+    def _of_web_servers(self) -> dict[str, Any]:
+        """Returns settings of the backend for `http://`: bounds on silence, on pages, and on how many there are."""
+        import aiohttp
+
+        storage = self
+
+        class Bounded(aiohttp.ClientResponse):
+            async def start(self, connection: Any) -> Any:
+                storage._answers += 1
+                if storage._answers > _MOST_ANSWERS:
+                    raise ValueError(f"it has more than {_MOST_ANSWERS:,} pages and files")
+                await asyncio.wait_for(super().start(connection), _SILENT_SECONDS)
+                self.content: Any = _Moving(self.content)
+                return self
+
+            async def read(self) -> bytes:
+                page = bytearray()
+                while part := await self.content.read(2**16):
+                    page += part
+                    if len(page) > _MOST_PAGE_BYTES:
+                        raise ValueError(f"a page has more than {_MOST_PAGE_BYTES:,} bytes")
+                return bytes(page)
+
+            async def text(self, encoding: str | None = None, errors: str = "replace") -> str:
+                return (await self.read()).decode(encoding or "utf-8", errors)
+
+        silence = aiohttp.ClientTimeout(total=None, sock_connect=_SILENT_SECONDS, sock_read=_SILENT_SECONDS)
+        # One of its own: the backend keeps file systems, and those of others count their answers elsewhere.
+        return {"client_kwargs": {"timeout": silence, "response_class": Bounded}, "skip_instance_cache": True}
+
     def _protocols(self) -> Sequence[str]:
         protocols = self._files.protocol
         return (protocols,) if isinstance(protocols, str) else protocols
@@ -280,29 +328,30 @@ class Storage:
         return f"{self._root}/{name}"
 
 
-class _TooLarge(Exception):
-    pass
+class _Moving:
+    """The body of an answer, which has to move on: slow ones are ended, large ones are not.
 
+    Args:
+      body: the body, as aiohttp reads it.
+    """
 
-@functools.cache
-def _of_web_servers() -> dict[str, Any]:
-    """Returns settings of the backend for `http://`: bounds on silence, and on pages, rather than on the whole time."""
-    import aiohttp
+    def __init__(self, body: Any):
+        self._body = body
+        self._waited, self._bytes = 0.0, 0
 
-    class Bounded(aiohttp.ClientResponse):
-        async def read(self) -> bytes:
-            page = b""
-            async for chunk in self.content.iter_chunked(2**16):
-                page += chunk
-                if len(page) > _MOST_PAGE_BYTES:
-                    raise ValueError(f"a page has more than {_MOST_PAGE_BYTES:,} bytes")
-            return page
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
 
-        async def text(self, encoding: str | None = None, errors: str = "replace") -> str:
-            return (await self.read()).decode(encoding or "utf-8", errors)
-
-    silence = aiohttp.ClientTimeout(total=None, sock_connect=_SILENT_SECONDS, sock_read=_SILENT_SECONDS)
-    return {"client_kwargs": {"timeout": silence, "response_class": Bounded}}
+    async def read(self, most: int = -1) -> bytes:
+        begun = time.monotonic()
+        part = await self._body.read(most)
+        self._waited += time.monotonic() - begun
+        self._bytes += len(part)
+        if self._waited >= _SILENT_SECONDS:
+            if part and self._bytes < _LEAST_BYTES:
+                raise ValueError(f"it sent {self._bytes:,} bytes in {self._waited:.0f} s, which is too slow")
+            self._waited, self._bytes = 0.0, 0
+        return part
 
 
 def check_run_owner(run: str | pathlib.Path, otherwise: str) -> None:

@@ -131,7 +131,7 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
                 except OSError as error:
                     raise CallboardError(f"{source.path / name} cannot be read: {error.strerror}") from error
             if not there:
-                raise CallboardError(f"{policy.place}/{policy.name} has no {name}, or one that is too large")
+                raise CallboardError(f"{policy.place}/{policy.name} has no {name}")
 
 
 def installed_zoos() -> list[pathlib.Path]:
@@ -189,8 +189,7 @@ def _card(place: str, name: str) -> Card:
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="callboard-") as local:
-        if not Storage(f"{place}/{name}").fetch(CARD, pathlib.Path(local), _MOST_CARD_BYTES):
-            raise CallboardError(f"its {CARD} is too large")
+        Storage(f"{place}/{name}").fetch(CARD, pathlib.Path(local), _MOST_CARD_BYTES)
         return parse_card(read_json(pathlib.Path(local, CARD), _MOST_CARD_BYTES))
 
 

@@ -1,15 +1,19 @@
 """Run directories at a URL: what is stored, what is fetched, and what half a checkpoint is taken for: none."""
 
+import contextlib
 import http.server
 import os
 import pathlib
+import shutil
 import threading
+import time
 
 import pytest
 from stored_nodes import directory_of, write_checkpoint
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.settings import read_settings
+from callboard.launch.run_directory import remote_storage
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import KEEP_MARK, RunDirectory
 from callboard.launch.run_directory.node_mirror import Mirror
@@ -171,6 +175,15 @@ class OddServer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         manner, _, name = self.path.strip("/").partition("/")
+        if manner == "forest":  # Each folder holds another one.
+            page = f"<a href='/{manner}/{name}/a/'>a</a>".encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page)
+            return
+        if manner in ("head", "body"):  # It is that which is slow.
+            self.slowly(manner == "head")
+            return
         self.send_response(500 if manner == "failing" else 302 if manner == "elsewhere" and name else 200)
         self.send_header("Location", "file:///etc/passwd")
         self.end_headers()  # Nothing says how long it is.
@@ -182,6 +195,22 @@ class OddServer(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(page)
             except OSError:
                 return
+
+    def steadily(self, in_head):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
+        for _ in range(20):
+            self.wfile.write(b"a")
+            time.sleep(0.04)
+
+    def slowly(self, in_head):
+        """Sends a byte more often than a peer may be silent, for as long as one reads."""
+        self.wfile.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n" + b"X-More: " * in_head + b"\r\n" * (not in_head)
+        )
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                self.wfile.write(b"a")
+                time.sleep(0.05)
 
     do_HEAD = do_GET
 
@@ -201,7 +230,54 @@ def test_files_of_a_web_server_that_does_not_say_how_long_they_are(server, tmp_p
     assert storage.fetch("run/file", tmp_path, most_bytes=100)
     assert (tmp_path / "run" / "file").read_text() == "content"
     large = Storage(f"{server}/large")
-    assert not large.fetch("run/file", tmp_path, most_bytes=2**21) and not (tmp_path / "run" / "file").exists()
+    with pytest.raises(
+        CallboardError, match="run/file has more than 2,097,152 bytes, the most that is read of it here"
+    ):
+        large.fetch("run/file", tmp_path, most_bytes=2**21)
+    assert not (tmp_path / "run" / "file").exists()
+
+
+@pytest.mark.parametrize("beginning", ["file://", "memory://"])
+def test_what_there_is_no_room_for_is_not_copied(beginning, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 10**12, 1000))
+    storage = Storage(f"{beginning}{tmp_path}/bucket")
+    storage._files.makedirs(storage._root, exist_ok=True)
+    for name, length in (("small", 500), ("large", 501)):
+        with storage._files.open(storage._at(name), "wb") as file:
+            file.write(b"x" * length)
+    assert storage.fetch("small", tmp_path / "copy")
+    with pytest.raises(CallboardError, match="large has more than 500 bytes, the most that is read of it here"):
+        storage.fetch("large", tmp_path / "copy")
+    assert not (tmp_path / "copy" / "large").exists()
+
+
+@pytest.mark.parametrize("manner", ["head", "body"])
+def test_a_web_server_has_to_move_on(manner, server, monkeypatch):
+    monkeypatch.setattr(remote_storage, "_SILENT_SECONDS", 0.5)
+    with pytest.raises(CallboardError, match="cannot be read: "):
+        Storage(f"{server}/{manner}").find("*/file")
+
+
+def test_a_large_file_may_take_longer_than_silence(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(remote_storage, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(remote_storage, "_LEAST_BYTES", 2)
+    monkeypatch.setattr(OddServer, "slowly", OddServer.steadily, raising=False)
+    storage = Storage(f"{server}/body")
+    monkeypatch.setattr(storage, "exists", lambda name: True)
+    assert storage.fetch("run/file", tmp_path) and (tmp_path / "run" / "file").read_bytes() == b"a" * 20
+
+
+def test_a_web_server_leads_to_a_bounded_number_of_pages(server, monkeypatch):
+    monkeypatch.setattr(remote_storage, "_MOST_ANSWERS", 20)
+    with pytest.raises(CallboardError, match="it has more than 20 pages and files"):
+        Storage(f"{server}/forest").folders_with("x.yaml")
+
+
+@pytest.mark.parametrize("url", ["simplecache::file://{}", "filecache::file://{}", "dir::file://{}"])
+def test_no_url_hides_a_directory_of_this_machine_behind_another(url, bucket):
+    bucket.mkdir(parents=True)
+    with pytest.raises(CallboardError, match="has '::', which is not supported: name one plain URL"):
+        Storage(url.format(bucket))
 
 
 @pytest.mark.parametrize("manner", ["failing", "endless"])
