@@ -3,11 +3,14 @@
 import contextlib
 import difflib
 import errno
+import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from . import foreign_names
 from .install_commands import install_command
 
+_MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4096
+"""Bounds of Linux on a part of a path, and on a path with its end."""
 _SHORT = 5
 """Letters of a name of which one wrong letter is a large part."""
 
@@ -115,6 +118,30 @@ def check_text(name: object, what: str) -> None:
     """
     if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
         raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
+
+
+def path_text(path: object, what: str) -> str:
+    """Returns a path or a URL that a user has named, as text.
+
+    Args:
+      path: the path, which need not exist.
+      what: what it should lead to, for the message, such as `run`.
+
+    Raises:
+      CallboardError: it is neither text nor a path, or no file can have this name.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str):
+        raise CallboardError(f"name the {what} by a path or a URL, not by a {type(path).__name__}")
+    with contextlib.suppress(UnicodeEncodeError):
+        encoded = os.fsencode(text)
+        if "\0" in text:
+            raise CallboardError(f"the {what} {text!r} has a null character in its name")
+        is_long = len(encoded) >= _MOST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > _MOST_NAME_BYTES
+        if is_long and "://" not in text:
+            raise CallboardError(f"the path {text:.80}... is too long for a file")
+        return text
+    raise CallboardError(f"the {what} {text!r} has part of a letter in its name: rename it")
 
 
 def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") -> CallboardError:

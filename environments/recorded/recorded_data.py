@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from ...data import RECORDED, Nest
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, one_line, path_text
 from ...specs import EnvironmentSpec
 from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import EnvironmentEncoding
@@ -204,12 +204,13 @@ class RecordedData:
         return ends != 0
 
 
-def open_data(name: str) -> RecordedData:
+def open_data(dataset: str | os.PathLike[str]) -> RecordedData:
     """Opens the data set of a run, of a folder, or of that name in Minari's own folder.
 
     Raises:
-      CallboardError: there is none; see also `RecordedData`.
+      CallboardError: there is none, or it cannot have this name; see also `RecordedData`.
     """
+    name = path_text(dataset, "data set")
     require_minari(f"the data set {name}")
     from minari.storage.datasets_root_dir import get_dataset_path
 

@@ -19,7 +19,7 @@ def parse_source(init_from: str) -> RunReference:
       CallboardError: it names no run, or the text after `@` is no checkpoint.
     """
     source = parse_run_reference(init_from, "latest")
-    if not source.run or "\0" in source.run:
+    if not source.run:
         raise CallboardError(f"init_from {init_from!r} names no run: write RUN, RUN@best or RUN@STEP")
     return source
 

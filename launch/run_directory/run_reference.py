@@ -4,7 +4,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ...errors import CallboardError
+from ...errors import CallboardError, path_text
 from .layout import is_checkpoint_name
 from .remote_storage import is_url
 
@@ -36,10 +36,10 @@ def parse_run_reference(text: str | os.PathLike[str], default: str = "") -> RunR
       default: the checkpoint, if the reference names none.
 
     Raises:
-      CallboardError: the text after `@` names no checkpoint.
+      CallboardError: the text after `@` names no checkpoint, or no path can be such.
     """
-    path = os.fspath(text)
-    exists = not is_url(path) and "\0" not in path and os.path.lexists(path)
+    path = path_text(text, "run")
+    exists = not is_url(path) and os.path.lexists(path)
     run, at, checkpoint = path.rpartition("@")
     if at and run and not exists and "/" not in checkpoint:
         if not _CHECKPOINT.fullmatch(checkpoint):

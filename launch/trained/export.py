@@ -13,7 +13,7 @@ from ...agents.agent_names import agent_name
 from ...agents.settings.exploration_settings import ExplorationSettings
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec, parse_spec
-from ...errors import CallboardError
+from ...errors import CallboardError, check_text
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec
@@ -60,6 +60,7 @@ def export_run(
       CallboardError: there is no such checkpoint, `path` is a file or a directory that is not empty, or the policy has
         no such form.
     """
+    check_text(str(path.absolute()), "the export is named")  # TensorFlow takes no bytes that are no UTF-8.
     if path.is_dir() and any(path.iterdir()):
         raise CallboardError(f"{path} is not empty; name a new directory")
     if path.exists() and not path.is_dir():

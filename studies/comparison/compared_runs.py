@@ -1,10 +1,10 @@
 """`compare`: reads runs and compares them, as `callboard compare` does."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, path_text
 from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import converted
 from .comparison import Comparison, ComparisonSettings, group_runs
@@ -34,11 +34,11 @@ def compare(
     Raises:
       CallboardError: none of the runs can be compared, or a setting is wrong.
     """
-    names = [runs] if isinstance(runs, str | os.PathLike) else runs
+    given = runs if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [runs]
     check_argument_names(ComparisonSettings, settings)
     made = converted("", settings, ComparisonSettings)
     made.check()
-    return compare_runs([os.fspath(name) for name in names], made, include_running, group_by, labels)
+    return compare_runs([path_text(name, "run") for name in given], made, include_running, group_by, labels)
 
 
 def compare_runs(

@@ -19,6 +19,6 @@ def dataset_info(dataset: str | os.PathLike[str]) -> DatasetInfo:
     Raises:
       CallboardError: there is none, it cannot be read, or Minari is not installed.
     """
-    data = open_data(os.fspath(dataset))
+    data = open_data(dataset)
     environment = recorded_environment(data.metadata)
     return summarize(data, environment and environment[0], recorded_seed(data.metadata))

@@ -12,7 +12,7 @@ import tree
 from ...environments import BatchedEnvironment, factory
 from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
-from ...errors import CallboardError
+from ...errors import CallboardError, path_text
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
 
@@ -62,13 +62,13 @@ def write_video(
     dataset: str | os.PathLike[str], episode: int, path: str | os.PathLike[str] | None, env: str | None
 ) -> EpisodeVideo:
     """Writes a recorded episode as a video, see `dataset_video`."""
-    data = open_data(os.fspath(dataset))
+    data = open_data(dataset)
     if not 0 <= episode < data.total_episodes:
         raise CallboardError(
             f"there is no episode {episode} in the data set {data.name}, which has {data.total_episodes:,}; they are "
             "numbered from 0"
         )
-    path = pathlib.Path(f"episode-{episode}.mp4" if path is None else path)
+    path = pathlib.Path(f"episode-{episode}.mp4" if path is None else path_text(path, "video"))
     if path.suffix != ".mp4":
         raise CallboardError(f"a video is an MP4 file: name one that ends in .mp4, not {path.name!r}")
     (recorded,) = data.episodes([episode])

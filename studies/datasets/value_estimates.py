@@ -76,7 +76,7 @@ def estimate_value(
         if discount is None
         else converted("discount", discount, UnitInterval)
     )
-    data = open_data(os.fspath(dataset))
+    data = open_data(dataset)
     data.require_fit(spec)
     if not data.total_episodes:
         raise CallboardError(f"the data set {data.name} holds no episode")
