@@ -14,6 +14,8 @@ from callboard import environments
 from callboard.environments.workers import interpreters
 from callboard.environments.workers.interpreters import find_interpreter
 from callboard.errors import CallboardError
+from callboard.launch.experiments.run_checks import check_experiment
+from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -32,6 +34,7 @@ def test_the_interpreter_itself_and_its_virtual_environment_are_found():
         ("/usr", "^env_python: the folder '/usr' has no bin/python|^env_python: "),
         ("/bin/ls", "^env_python: '/bin/ls' is no Python 3 that starts"),
         ("uv:", "^env_python: name a package after 'uv:'"),
+        ("uv:gymnasium, --index-url=http://127.0.0.1:1", "^env_python: name a package after 'uv:'"),
         (" ", "^env_python must be the path of a Python interpreter"),
         (3, "^env_python must be the path of a Python interpreter"),
     ],
@@ -54,6 +57,16 @@ def test_old_interpreters_and_missing_packages_are_named_with_what_helps(tmp_pat
     bare = _script(tmp_path / "bare", [3, 13, 0], '{"numpy": null}')
     with pytest.raises(CallboardError, match=rf"has no NumPy: uv pip install --python {bare} 'numpy'$"):
         find_interpreter(bare)
+
+
+def test_the_program_that_a_recipe_names_is_started(tmp_path):
+    script = tmp_path / "program"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    script.chmod(0o755)
+    (tmp_path / "recipe.yaml").write_text(f"agent: ppo\nenv: CartPole-v1\nenv_python: {script}\n")
+    with pytest.raises(CallboardError, match="^env_python: .* is no Python 3 that starts"):
+        check_experiment(parse_experiment(None, read_recipe(str(tmp_path / "recipe.yaml")), []))
+    assert (tmp_path / "started").exists()
 
 
 def test_uv_makes_an_environment_once(tmp_path, monkeypatch, capsys):
