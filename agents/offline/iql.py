@@ -147,5 +147,5 @@ def _critics(
     own = ("hidden_sizes", "autoregressive", "normalize_observations")
     of_torso = {name: value for name, value in vars(settings).items() if name not in own}
     encoders = Encoders(spec, normalizer=normalizer, **of_torso)
-    layers = (settings.hidden_sizes, settings.activation, settings.layer_norm)
-    return [AdditiveCritics(spec, parts, encoders.make(), *layers) for _ in range(2)]
+    layers = {name: getattr(settings, name) for name in ("hidden_sizes", "activation", "layer_norm")}
+    return [AdditiveCritics(spec, parts, encoders.make(), **layers) for _ in range(2)]

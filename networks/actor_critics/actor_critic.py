@@ -37,9 +37,9 @@ class CriticHeads(tf.Module):
         self,
         torso: tf.keras.layers.Layer,
         outputs: int,
-        hidden_sizes: Sequence[int],
-        activation: Any,
-        layer_norm: Normalization,
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Any = "relu",
+        layer_norm: Normalization = False,
         name: str | None = None,
         make_head: Callable[..., Any] | None = None,
         critics: CriticSettings = CriticSettings(),  # noqa: B008
@@ -79,12 +79,8 @@ class Critics(CriticHeads):
         spec: specs.EnvironmentSpec,
         action_size: int,
         torso: tf.keras.layers.Layer,
-        hidden_sizes: Sequence[int] = (256, 256),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-        make_head: Callable[..., Any] | None = None,
         critics: CriticSettings = CriticSettings(),  # noqa: B008
+        **of_heads: Any,
     ) -> None:
         """Builds all variables.
 
@@ -92,15 +88,11 @@ class Critics(CriticHeads):
           spec: the environment's spec.
           action_size: D, the number of components of a unit action.
           torso: see `CriticHeads`.
-          hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
-          activation: see `CriticHeads`.
-          layer_norm: see `CriticHeads`.
-          name: name of the module.
-          make_head: see `CriticHeads`.
           critics: see `CriticSettings`.
+          **of_heads: other arguments of `CriticHeads`, such as `hidden_sizes`; each critic takes features and action.
         """
         self._has_quantiles = critics.quantiles is not None
-        super().__init__(torso, critics.quantiles or 1, hidden_sizes, activation, layer_norm, name, make_head, critics)
+        super().__init__(torso, critics.quantiles or 1, critics=critics, **of_heads)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:

@@ -72,34 +72,32 @@ def actor_critic_networks(
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
     normalization: Normalization = "batch_renorm" if crossq else "simba" if block == "simba" else layer_norm
-    layers: Any = (hidden_sizes, activation, normalization)
+    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     parts = bounds = None
     make_policy_head: Callable[[], tf.Module]
     make_critic: Any
     if isinstance(spec.action, dm_specs.DiscreteArray):
         number = spec.action.num_values
-        make_policy_head = functools.partial(CategoricalHead, number, *layers)
+        make_policy_head = functools.partial(CategoricalHead, number, **layers)
         make_critic = functools.partial(DiscreteCritics, spec, number)
         check = own.policy_check({"logits": (number,)}, Categorical)
     elif is_single_box(spec):
         bounds = ActionBounds(spec.action)
         size = bounds.size
-        make_policy_head = functools.partial(
-            SquashedGaussianHead, size, hidden_sizes, activation, layer_norm=normalization
-        )
+        make_policy_head = functools.partial(SquashedGaussianHead, size, **layers)
         make_critic = functools.partial(Critics, spec, size)
         check = own.policy_check({"mean": (size,), "log_std": (size,)}, SquashedGaussian)
     else:
         parts = ActionParts(spec.action, unbounded=False)
-        make_policy_head = functools.partial(SoftPartsHead, parts, *layers)
+        make_policy_head = functools.partial(SoftPartsHead, parts, **layers)
         make_critic = functools.partial(AdditiveCritics, spec, parts)
         check = own.policy_check({}, SoftParts)
     policy_head = own.policy(spec, make_policy_head)
     policy = Network(spec, encoders.make(), FeedForwardCore(), policy_head, check_outputs=check)
 
     def critic() -> Any:
-        return make_critic(encoders.make(), *layers, **own.critic(spec), critics=critics)
+        return make_critic(encoders.make(), **layers, **own.critic(spec), critics=critics)
 
     online, target = critic(), None if crossq else critic()
     if parts is not None:

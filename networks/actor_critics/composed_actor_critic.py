@@ -1,6 +1,6 @@
 """Parts of SAC's networks for composed actions: discrete choices, and numbers with finite bounds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -10,7 +10,6 @@ from ... import specs
 from ...data import Nest
 from ..actions.action_parts import ActionParts
 from ..actions.legal_actions import mask_illegal
-from ..critic_settings import CriticSettings
 from ..distributions import Categorical
 from ..heads.heads import SquashedGaussianHead
 from ..network import Network
@@ -71,12 +70,7 @@ class AdditiveCritics(CriticHeads):
         spec: specs.EnvironmentSpec,
         parts: ActionParts,
         torso: tf.keras.layers.Layer,
-        hidden_sizes: Sequence[int] = (256, 256),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-        make_head: Callable[..., Any] | None = None,
-        critics: CriticSettings = CriticSettings(),  # noqa: B008
+        **of_heads: Any,
     ) -> None:
         """Builds all variables.
 
@@ -84,15 +78,9 @@ class AdditiveCritics(CriticHeads):
           spec: the environment's spec.
           parts: the parts of its actions.
           torso: see `actor_critic.CriticHeads`.
-          hidden_sizes: hidden layer sizes of each critic, which takes the features and the numbers.
-          activation: see `actor_critic.CriticHeads`.
-          layer_norm: see `actor_critic.CriticHeads`.
-          name: name of the module.
-          make_head: see `actor_critic.CriticHeads`.
-          critics: see `CriticSettings`.
+          **of_heads: other arguments of `actor_critic.CriticHeads`; each critic takes the features and the numbers.
         """
-        outputs = 1 + int(parts.sizes.sum())
-        super().__init__(torso, outputs, hidden_sizes, activation, layer_norm, name, make_head, critics)
+        super().__init__(torso, 1 + int(parts.sizes.sum()), **of_heads)
         self._parts = parts
         count = len(parts.sizes)
         weight = tf.zeros((1, count, int(parts.sizes.max()))) if count else ()

@@ -166,9 +166,9 @@ def deterministic_actor_critic(
       activation: activation of the hidden layers.
       layer_norm: see `dense.hidden_layers`.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
-      make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
-      make_head: takes the number of action components, hidden sizes, activation and `layer_norm`; its outputs are those
-        of the policy.
+      make_critic: takes the spec, the number of action components, a torso, and these arguments by name: hidden sizes,
+        activation and `layer_norm`.
+      make_head: takes the number of action components, and the same by name; its outputs are those of the policy.
       head: `package.module:factory` of the policy's head in place of that, see `own_heads.OwnHeads`.
       head_options: its options.
       critic_head: `package.module:factory` of the critics' heads, likewise.
@@ -182,17 +182,18 @@ def deterministic_actor_critic(
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
     normalization: Normalization = "simba" if block == "simba" else layer_norm
-    bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, normalization)
+    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
+    bounds = ActionBounds(spec.action)
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     size = (bounds.size,)
     check = own.policy_check({"": size} if outputs is None else {"mean": size, "log_std": size}, outputs)
 
     def policy() -> Network:
-        made = own.policy(spec, lambda: make_head(bounds.size, *layers))
+        made = own.policy(spec, lambda: make_head(bounds.size, **layers))
         return Network(spec, encoders.make(), FeedForwardCore(), made, check_outputs=check)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, encoders.make(), *layers, **own.critic(spec))
+        return make_critic(spec, bounds.size, encoders.make(), **layers, **own.critic(spec))
 
     return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

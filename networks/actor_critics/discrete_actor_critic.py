@@ -1,6 +1,6 @@
 """Parts of SAC's networks for discrete actions: a categorical policy and critics of all actions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,7 +9,6 @@ import tree
 from ... import specs
 from ...data import Nest
 from ..actions.legal_actions import mask_illegal
-from ..critic_settings import CriticSettings
 from ..distributions import Categorical
 from ..heads.heads import MLPHead
 from ..torsos.dense import Normalization
@@ -42,19 +41,10 @@ class DiscreteCritics(CriticHeads):
     """Critics of all actions that share nothing but the torso (Christodoulou 2019, section 4)."""
 
     def __init__(
-        self,
-        spec: specs.EnvironmentSpec,
-        num_actions: int,
-        torso: tf.keras.layers.Layer,
-        hidden_sizes: Sequence[int] = (256, 256),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-        make_head: Callable[..., Any] | None = None,
-        critics: CriticSettings = CriticSettings(),  # noqa: B008
+        self, spec: specs.EnvironmentSpec, num_actions: int, torso: tf.keras.layers.Layer, **of_heads: Any
     ) -> None:
-        """Builds all variables for `num_actions` actions; for the other arguments see `actor_critic.Critics`."""
-        super().__init__(torso, num_actions, hidden_sizes, activation, layer_norm, name, make_head, critics)
+        """Builds all variables for `num_actions` actions; for the other arguments see `actor_critic.CriticHeads`."""
+        super().__init__(torso, num_actions, **of_heads)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)))
 
     def __call__(self, observation: Nest) -> tf.Tensor:

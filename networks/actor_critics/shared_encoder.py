@@ -169,16 +169,17 @@ def shared_encoder_networks(
         return encoders.make() if has_own_torsos else encoders.normalized(paper_encoder)
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
-    critic_encoder, heads = encoder(), (hidden_sizes, activation)
+    critic_encoder = encoder()
     normalization: Normalization = "simba" if block == "simba" else layer_norm
+    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
     bounds = None if discrete else ActionBounds(spec.action)
     size = spec.action.num_values if bounds is None else bounds.size
 
     def policy_head() -> tf.Module:
         if discrete:
-            return CategoricalHead(size, *heads, normalization)
-        return SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, normalization)
+            return CategoricalHead(size, **layers)
+        return SquashedGaussianHead(size, log_std_bounds=_LOG_STD_BOUNDS, **layers)
 
     check = own.policy_check(
         {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
@@ -187,7 +188,7 @@ def shared_encoder_networks(
     of_critics: dict[str, Any] = {**own.critic(spec), "critics": critics}
     kind: Any = functools.partial(DiscreteCritics if discrete else Critics, **of_critics)
     critic, target_critic = (
-        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, normalization)
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), **layers)
         for one in (critic_encoder, encoder())
     )
     trunk = EncoderTrunk(critic_encoder, features, trains_encoder=False)

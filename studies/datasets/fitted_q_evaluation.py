@@ -87,7 +87,8 @@ def fitted_q_evaluation(
     tf.keras.utils.set_random_seed(seed)
     parts = ActionParts(spec.action)
     encoders = Encoders(spec, normalize_observations=True)
-    critic, target = (AdditiveCritics(spec, parts, encoders.make(), settings.hidden_sizes) for _ in range(2))
+    sizes = settings.hidden_sizes
+    critic, target = (AdditiveCritics(spec, parts, encoders.make(), hidden_sizes=sizes) for _ in range(2))
     assert encoders.normalizer is not None
     encoders.normalizer.update(transitions.observation, leading=1)
     copy_weights(critic, target)
