@@ -125,7 +125,7 @@ class VectorMaskFromInfo(VectorWrapper):
 
 def mask_size(action_space: gymnasium.Space) -> int:
     """Returns the number of values of all discrete choices of an action: the size of its mask, 0 if it has none."""
-    return int(choice_sizes(encoding.spec(action_encoding(action_space))).sum())
+    return int(choice_sizes(encoding.specs_in(action_encoding(action_space))).sum())
 
 
 def space_with_mask(observation_space: gymnasium.Space, size: int) -> spaces.Dict:

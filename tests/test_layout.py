@@ -218,13 +218,12 @@ def test_a_module_that_takes_or_reads_an_experiment_is_found():
 
 
 SEVERAL_HOMES = {
-    "EnvConfig Singles described make plain space_of": "of workers under other interpreters, which import nothing else",
+    "EnvConfig": "also of workers under other interpreters, which import nothing else; factories get it by this name",
     "compare evaluate": "public functions beside those that they call",
     "main": "of commands and processes",
     "run": "of launchers",
     "Episode": "also the client's, which is one file alone",
     "expected_value": "of losses, each beside the paper's own symbols",
-    "spec": "of an environment by its name, and of an encoding",
 }
 """Names of classes and functions that several modules define, and why.  The table may only shrink."""
 

@@ -63,7 +63,7 @@ class EnvironmentEncoding(NamedTuple):
         Raises:
           CallboardError: there is too much in them, see `space_sizes`.
         """
-        observation, action = spec(self.observation), spec(self.action)
+        observation, action = specs_in(self.observation), specs_in(self.action)
         check_sizes(observation, action)
         return EnvironmentSpec(observation, action, self)
 
@@ -152,7 +152,7 @@ def controls(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: 
     return Leaf(specs.BoundedArray(tuple(shape), seen, low, high), dtype)
 
 
-def spec(encoding: Nest) -> Nest:
+def specs_in(encoding: Nest) -> Nest:
     """Returns the dm_env specs of the agent's arrays."""
     return tree.map_structure(lambda leaf: leaf.spec, encoding)
 

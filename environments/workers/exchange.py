@@ -112,18 +112,18 @@ def _nest(space: Space, array: Callable[[Sequence[int], Any], Any]) -> Any:
     return array(space["shape"], space["dtype"]) if "shape" in space else None
 
 
-def described(space: Any) -> dict[str, Any]:
+def space_description(space: Any) -> dict[str, Any]:
     """Returns a space of Gymnasium or Gym, or a spec of `dm_env`, as plain data."""
     if isinstance(space, Mapping) and not hasattr(space, "contains"):
-        return {"kind": "Dict", "parts": [[key, described(part)] for key, part in space.items()]}
+        return {"kind": "Dict", "parts": [[key, space_description(part)] for key, part in space.items()]}
     if isinstance(space, (list, tuple)):
-        return {"kind": "Tuple", "parts": [described(part) for part in space]}
+        return {"kind": "Tuple", "parts": [space_description(part) for part in space]}
     names = [kind.__name__ for kind in type(space).__mro__]
     kind = next((name for name in names if name in _KINDS), names[0])
     if kind == "Dict":
-        return {"kind": kind, "parts": [[key, described(part)] for key, part in space.spaces.items()]}
+        return {"kind": kind, "parts": [[key, space_description(part)] for key, part in space.spaces.items()]}
     if kind == "Tuple":
-        return {"kind": kind, "parts": [described(part) for part in space.spaces]}
+        return {"kind": kind, "parts": [space_description(part) for part in space.spaces]}
     if kind not in _KINDS:
         return {"kind": kind}
     array = {"kind": kind, "shape": list(space.shape or ()), "dtype": np.dtype(space.dtype).str}
@@ -149,18 +149,18 @@ def _shortened(bound: Any) -> Any:
     return (array.flat[0] if array.size and (array == array.flat[0]).all() else array).tolist()
 
 
-def plain(value: Any) -> Any:
+def for_json(value: Any) -> Any:
     """Returns a value for JSON, from which `restored` makes an equal one; of any other kind, its text."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return for_json(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufSU":
-        return {"array": [value.dtype.str, list(value.shape), plain(value.ravel().tolist())]}
+        return {"array": [value.dtype.str, list(value.shape), for_json(value.ravel().tolist())]}
     if isinstance(value, Mapping):
-        return {"items": [[plain(key), plain(one)] for key, one in value.items()]}
+        return {"items": [[for_json(key), for_json(one)] for key, one in value.items()]}
     if isinstance(value, (list, np.ndarray)):
-        return [plain(one) for one in value]
+        return [for_json(one) for one in value]
     if isinstance(value, tuple):
-        return {"tuple": [plain(one) for one in value]}
+        return {"tuple": [for_json(one) for one in value]}
     return f"{value!r:.200}"

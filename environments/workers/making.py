@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...imports_elsewhere import import_elsewhere
-from .exchange import SLOTS, Channel, Exchange, plain
-from .stepping import Agents, DmEnv, Refused, Singles, Vector, name_of, old_gym
+from .exchange import SLOTS, Channel, Exchange, for_json
+from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
 
 _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("index", "actor", "env_config")
@@ -62,7 +62,7 @@ def _check_options(options: Mapping[str, Any], taken: Sequence[str], takes_other
             raise Refused("unknown_option", option=option, taken=sorted(taken))
 
 
-def make(request: Mapping[str, Any]) -> Any:
+def make_requested(request: Mapping[str, Any]) -> Any:
     """Makes the environments of a request; with `check`, only looks for what they need, and returns None."""
     name, options, count = request["env"], dict(request["options"]), len(request["seeds"])
     module, _, rest = name.partition(":")
@@ -243,14 +243,14 @@ def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, An
     return _singles(call, request, made)
 
 
-def _singles(create: Callable[[int], Any], request: Mapping[str, Any], first: Any = None) -> Singles:
+def _singles(create: Callable[[int], Any], request: Mapping[str, Any], first: Any = None) -> SteppedSingles:
     environments: list[Any] = []
     for index in range(len(request["seeds"])):
         environment = create(index) if first is None or index else first
         if any(environment is other for other in environments):
             raise Refused("cannot_make", reason="the factory gives the same object twice, make it anew")
         environments.append(environment)
-    return Singles([_wrapped(environment, request) for environment in environments])
+    return SteppedSingles([_wrapped(environment, request) for environment in environments])
 
 
 def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
@@ -339,13 +339,13 @@ class _Server:
         answer: dict[str, Any] = {}
         infos = self._made.step(self._exchange, self._slot, answer)
         if self._wants_infos and infos:
-            answer["infos"] = plain(infos)
+            answer["infos"] = for_json(infos)
         return answer or None
 
     def answer(self, request: Mapping[str, Any]) -> tuple[Any, bytes]:
         kind = request["do"]
         if kind in ("make", "check"):
-            self._made = make({**request, "check": kind == "check"})
+            self._made = make_requested({**request, "check": kind == "check"})
             if self._made is None:
                 return {}, b""
             self._exchange = Exchange(len(request["seeds"]), self._made.observation, self._made.action)
@@ -385,7 +385,7 @@ class _Server:
             raise
         if isinstance(self._made, Agents):
             return {"outcome": outcome}
-        return {"infos": plain(outcome)} if self._wants_infos else {}
+        return {"infos": for_json(outcome)} if self._wants_infos else {}
 
 
 def main(reads: int, writes: int, lifeline: int, memory: int) -> None:

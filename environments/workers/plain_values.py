@@ -10,7 +10,7 @@ from ...errors import CallboardError
 from .exchange import Space
 
 
-def space_of(space: Space, role: str = "observation") -> spaces.Space:
+def described_space(space: Space, role: str = "observation") -> spaces.Space:
     """Returns the space that `exchange.described` has described.
 
     Raises:
@@ -18,9 +18,9 @@ def space_of(space: Space, role: str = "observation") -> spaces.Space:
     """
     kind = space["kind"]
     if kind == "Dict":
-        return spaces.Dict({key: space_of(part, role) for key, part in space["parts"]})
+        return spaces.Dict({key: described_space(part, role) for key, part in space["parts"]})
     if kind == "Tuple":
-        return spaces.Tuple([space_of(part, role) for part in space["parts"]])
+        return spaces.Tuple([described_space(part, role) for part in space["parts"]])
     if "shape" not in space:
         raise CallboardError(
             f"the {role} space {kind} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are; "

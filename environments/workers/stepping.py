@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..adapters.waiting import Waiting
-from .exchange import Exchange, Space, described, plain
+from .exchange import Exchange, Space, for_json, space_description
 
 
 class Refused(Exception):
@@ -87,7 +87,7 @@ def name_of(environment: Any) -> str:
     return own or type(getattr(environment, "unwrapped", environment)).__name__
 
 
-class Singles:
+class SteppedSingles:
     """Single environments with Gymnasium's interface, stepped one after the other; a step after an end is a reset."""
 
     def __init__(self, environments: Sequence[Any]):
@@ -96,7 +96,10 @@ class Singles:
             if getattr(first, name, None) is None:
                 raise Refused("lacks", attribute=name, name=name_of(first))
         self.environments = environments
-        self.observation, self.action = described(first.observation_space), described(first.action_space)
+        self.observation, self.action = (
+            space_description(first.observation_space),
+            space_description(first.action_space),
+        )
         self._over = [True] * len(environments)
         self._task: Any = None
         self._due = [False] * len(environments)
@@ -140,10 +143,10 @@ class Singles:
                     observation, reward, ended, cut, rows[index] = outcome
                     rewards[index] = float("text" if isinstance(reward, (str, bytes)) else reward)
                 except (TypeError, ValueError):
-                    raise Refused("outcome", method="step", outcome=plain(outcome)) from None
+                    raise Refused("outcome", method="step", outcome=for_json(outcome)) from None
                 if ended is not False or cut is not False:
                     if not (_is_flag(ended) and _is_flag(cut)):
-                        raise Refused("outcome", method="step", outcome=plain((0, *outcome[1:4], {})))
+                        raise Refused("outcome", method="step", outcome=for_json((0, *outcome[1:4], {})))
                     terminated[index], truncated[index] = bool(ended), bool(cut)
                     self._over[index] = bool(ended or cut)
                 discounts[index] = environment.discount if isinstance(environment, DmEnv) else 1.0
@@ -160,7 +163,7 @@ class Singles:
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         found = [_attribute(environment, name) for environment in self.environments]
-        return [plain(one(*arguments) if callable(one) else one) for one in found]
+        return [for_json(one(*arguments) if callable(one) else one) for one in found]
 
     def close(self) -> None:
         for environment in self.environments:
@@ -170,7 +173,7 @@ class Singles:
         try:
             _store(self.observation, exchange.observations[slot], index, observation)
         except (KeyError, IndexError, TypeError, ValueError):
-            raise Refused("observation", observation=plain(observation)) from None
+            raise Refused("observation", observation=for_json(observation)) from None
 
     def _begin(self, index: int, seed: Any) -> Any:
         # Only the first reset is seeded; otherwise every episode would begin in the same state.
@@ -181,7 +184,7 @@ class Singles:
         options = {} if self._options is None else {"options": dict(self._options)}
         outcome = environment.reset(seed=seed, **options)
         if not isinstance(outcome, tuple) or len(outcome) != 2 or not isinstance(outcome[1], (Mapping, type(None))):
-            raise Refused("outcome", method="reset", outcome=plain(outcome))
+            raise Refused("outcome", method="reset", outcome=for_json(outcome))
         return outcome
 
 
@@ -196,8 +199,8 @@ class Vector:
     def __init__(self, environment: Any, **about: Any):
         self.environment = environment
         self.environments = (environment,)
-        self.observation = described(environment.single_observation_space)
-        self.action = described(environment.single_action_space)
+        self.observation = space_description(environment.single_observation_space)
+        self.action = space_description(environment.single_action_space)
         self._finals: Any = ()
         classes = [kind.__name__ for kind in type(getattr(environment, "unwrapped", environment)).__mro__]
         is_of_singles = "SyncVectorEnv" in classes or "AsyncVectorEnv" in classes
@@ -232,7 +235,7 @@ class Vector:
             seed = np.array(seed, np.int64)
         outcome = self.environment.reset(seed=seed, **arguments)
         if not isinstance(outcome, tuple) or len(outcome) != 2 or not isinstance(outcome[1], (Mapping, type(None))):
-            raise Refused("outcome", method="reset", outcome=plain(outcome))
+            raise Refused("outcome", method="reset", outcome=for_json(outcome))
         self._write(exchange.observations[slot], ..., outcome[0])
         return dict(outcome[1] or {})
 
@@ -245,7 +248,7 @@ class Vector:
             exchange.waits[:] = False
         outcome = self.environment.step(_copied(exchange.actions))
         if not isinstance(outcome, tuple) or len(outcome) != 5:
-            raise Refused("outcome", method="step", outcome=plain(outcome))
+            raise Refused("outcome", method="step", outcome=for_json(outcome))
         observations, rewards, terminated, truncated, info = outcome
         self._check(exchange, outcome)
         exchange.rewards[slot][:], exchange.terminated[slot][:] = rewards, terminated
@@ -267,9 +270,9 @@ class Vector:
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         if self.about["own_seeds"]:
-            return [plain(one) for one in self.environment.unwrapped.call(name, *arguments)]
+            return [for_json(one) for one in self.environment.unwrapped.call(name, *arguments)]
         found = _attribute(self.environment, name)
-        return [plain(found(*arguments) if callable(found) else found)]
+        return [for_json(found(*arguments) if callable(found) else found)]
 
     def close(self) -> None:
         self.environment.close()
@@ -278,7 +281,7 @@ class Vector:
         for place, given in enumerate(map(np.asarray, outcome[1:4])):
             are_flags = place == 0 or (given.dtype.kind in "buif" and np.isin(given, (0, 1)).all())
             if given.shape != exchange.rewards[0].shape or given.dtype.kind not in "buif" or not are_flags:
-                raise Refused("batch_outcome", outcome=plain(tuple(map(np.asarray, outcome[1:4]))))
+                raise Refused("batch_outcome", outcome=for_json(tuple(map(np.asarray, outcome[1:4]))))
 
     def _final(self, exchange: Exchange, rows: list[int], final: Any, observations: Any, answer: Any) -> list[int]:
         """Writes the final observations in rows, and finds out whether the environment overwrites them."""
@@ -299,7 +302,7 @@ class Vector:
         try:
             _store(self.observation, array, index, observation)
         except (KeyError, IndexError, TypeError, ValueError):
-            raise Refused("observation", observation=plain(observation), batched=index == ...) from None
+            raise Refused("observation", observation=for_json(observation), batched=index == ...) from None
 
 
 def _let_wait(vector: Any) -> list[Any]:
@@ -321,8 +324,8 @@ class Agents:
         self.environments = (environment,)
         self._environment, agents = environment, getattr(environment, "possible_agents", None) or []
         spaces = [(agent, environment.observation_space(agent), environment.action_space(agent)) for agent in agents]
-        self.observation = {"kind": "Dict", "parts": [[agent, described(space)] for agent, space, _ in spaces]}
-        self.action = {"kind": "Dict", "parts": [[agent, described(space)] for agent, _, space in spaces]}
+        self.observation = {"kind": "Dict", "parts": [[agent, space_description(space)] for agent, space, _ in spaces]}
+        self.action = {"kind": "Dict", "parts": [[agent, space_description(space)] for agent, _, space in spaces]}
         state = getattr(environment, "state_space", None)
         own = callable(_attribute(environment, "set_task"))
         self.about = {
@@ -349,7 +352,7 @@ class Agents:
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         found = _attribute(self._environment, name)
-        return [plain(found(*arguments) if callable(found) else found)]
+        return [for_json(found(*arguments) if callable(found) else found)]
 
     def close(self) -> None:
         self._environment.close()
@@ -357,15 +360,15 @@ class Agents:
     def _answer(self, exchange: Exchange, slot: int, outcome: Any, count: int) -> Any:
         """Returns the result of a reset or a step, with the names of agents in place of observations."""
         if not isinstance(outcome, tuple) or len(outcome) != count or not isinstance(outcome[0], Mapping):
-            return plain((outcome, []))
+            return for_json((outcome, []))
         parts = {agent: space for agent, space in self.observation["parts"]}
         for agent, observation in outcome[0].items():
             if agent in parts:
                 try:
                     _store(parts[agent], exchange.observations[slot][agent], 0, observation)
                 except (KeyError, IndexError, TypeError, ValueError):
-                    raise Refused("observation", observation=plain(observation), agent=agent) from None
-        return plain(((list(outcome[0]), *outcome[1:]), list(self._environment.agents)))
+                    raise Refused("observation", observation=for_json(observation), agent=agent) from None
+        return for_json(((list(outcome[0]), *outcome[1:]), list(self._environment.agents)))
 
 
 class DmEnv:

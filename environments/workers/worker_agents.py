@@ -11,7 +11,7 @@ from ...errors import CallboardError
 from ..batches import encoding
 from ..batches.spaces import observation_encoding
 from .exchange import SLOTS, Exchange
-from .plain_values import listed, restored, space_of
+from .plain_values import described_space, listed, restored
 from .worker_process import Refusal, WorkerProcess
 
 
@@ -41,10 +41,10 @@ class WorkerParallel:
             self.set_task = lambda task: worker.request("task", task=listed(task))
 
     def observation_space(self, agent: Any) -> gymnasium.Space:
-        return space_of(self._observations[agent])
+        return described_space(self._observations[agent])
 
     def action_space(self, agent: Any) -> gymnasium.Space:
-        return space_of(self._actions[agent], "action")
+        return described_space(self._actions[agent], "action")
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
         return self._answer("reset", seed=seed, options=listed(options))

@@ -18,7 +18,7 @@ from ..batches import encoding
 from ..batches.spaces import observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .exchange import SLOTS, Exchange
-from .plain_values import listed, restored, space_of
+from .plain_values import described_space, listed, restored
 from .worker_process import Refusal, WorkerError, WorkerProcess
 
 
@@ -40,8 +40,8 @@ class WorkerVector(VectorEnv):
         self.spec: Any = types.SimpleNamespace(id=about["name"])
         self.metadata = {key: about.get(key) for key in ("autoreset_mode", "render_modes", "render_fps")}
         self.render_mode = about["render_mode"]
-        self.single_observation_space = space_of(about["observation"])
-        self.single_action_space = space_of(about["action"], "action")
+        self.single_observation_space = described_space(about["observation"])
+        self.single_action_space = described_space(about["action"], "action")
         self.observation_space = batch_space(self.single_observation_space, batch_size)
         self.action_space = batch_space(self.single_action_space, batch_size)
         self.exchange = Exchange(batch_size, about["observation"], about["action"])

@@ -61,16 +61,16 @@ def test_actions_of_another_shape_are_refused():
 
 
 def test_observations_are_bounded_where_a_bound_is_finite():
-    assert type(encoding.spec(encoding.numbers((2,), np.float64))) is specs.Array
-    bounded = encoding.spec(encoding.numbers((2,), np.float64, -np.inf, [1, 2]))
+    assert type(encoding.specs_in(encoding.numbers((2,), np.float64))) is specs.Array
+    bounded = encoding.specs_in(encoding.numbers((2,), np.float64, -np.inf, [1, 2]))
     assert bounded.dtype == np.float32 and bounded.maximum.tolist() == [1, 2]
 
 
 def test_actions_at_a_bound_lie_within_the_bound_of_the_environment():
     """0.1 is larger in float32 than in float64."""
-    bounds = encoding.spec(encoding.controls((1,), np.float64, -0.1, 0.1))
+    bounds = encoding.specs_in(encoding.controls((1,), np.float64, -0.1, 0.1))
     assert -0.1 <= float(bounds.minimum) < -0.0999999 and 0.0999999 < float(bounds.maximum) <= 0.1
-    assert isinstance(encoding.spec(encoding.controls((1,), np.float32)), specs.BoundedArray)
+    assert isinstance(encoding.specs_in(encoding.controls((1,), np.float32)), specs.BoundedArray)
 
 
 def test_images_with_their_channels_first_are_turned_and_reported_once_per_shape(caplog):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from callboard.environments.workers.exchange import Exchange, described, plain
-from callboard.environments.workers.plain_values import listed, restored, space_of
+from callboard.environments.workers.exchange import Exchange, for_json, space_description
+from callboard.environments.workers.plain_values import described_space, listed, restored
 from callboard.errors import CallboardError
 
 SPACES = [
@@ -27,12 +27,12 @@ SPACES = [
 
 @pytest.mark.parametrize("space", SPACES)
 def test_spaces_are_described_as_json(space):
-    assert space_of(json.loads(json.dumps(described(space)))) == space
+    assert described_space(json.loads(json.dumps(space_description(space)))) == space
 
 
 def test_other_spaces_are_refused():
     with pytest.raises(CallboardError, match="^the observation space Text is not supported: Box"):
-        space_of(described(spaces.Dict({"words": spaces.Text(5)})))
+        described_space(space_description(spaces.Dict({"words": spaces.Text(5)})))
 
 
 def test_values_return_as_they_were():
@@ -42,16 +42,19 @@ def test_values_return_as_they_were():
         "c": np.array(["x", "yz"]),
         "n": float("inf"),
     }
-    found = restored(json.loads(json.dumps(plain(value))))
+    found = restored(json.loads(json.dumps(for_json(value))))
     assert found.keys() == value.keys() and found["a"] == value["a"] and found["n"] == value["n"]
     for key in (3, "c"):
         assert found[key].dtype == value[key].dtype
         np.testing.assert_array_equal(found[key], value[key])
-    assert plain(np.float32(0.5)) == 0.5 and plain(object()).startswith("<object")
+    assert for_json(np.float32(0.5)) == 0.5 and for_json(object()).startswith("<object")
     assert listed({"a": np.arange(2), "b": (np.int64(3),)}) == {"a": [0, 1], "b": [3]}
 
 
 def test_the_layout_is_the_same_on_both_sides():
-    space = described(SPACES[-1])
-    one, other = Exchange(3, space, described(gymnasium.spaces.Discrete(4))), Exchange(3, space, {"kind": "Text"})
+    space = space_description(SPACES[-1])
+    one, other = (
+        Exchange(3, space, space_description(gymnasium.spaces.Discrete(4))),
+        Exchange(3, space, {"kind": "Text"}),
+    )
     assert one.size > other.size > 0 and one.size % 64 == 0
