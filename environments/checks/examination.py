@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ import tree
 from dm_env import specs
 
 from ...data import Nest
+from ...deadlines import Deadline
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
@@ -24,12 +26,12 @@ from ..multi_agent.multi_agent import MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
 from .episode_limits import unending_advice
-from .random_actions import random_actions
-from .trial import EnvironmentTrial, Phase, agents_actions, try_environment
+from .trial import EnvironmentTrial, Phase, random_agent_steps, random_timesteps, try_environment
 
 _COMPARED_STEPS = 200
 _COMPARED_SECONDS = 2.0
 _PICTURE_STEP = 10
+_RENEWAL_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,27 +143,22 @@ class _Player:
 
     def played(self, environment: Any, seed: int) -> Iterator[Seen]:
         """Yields what resets and steps give, without an end."""
-        rng = np.random.default_rng(seed)
-        return self._agents(environment, seed, rng) if self.has_agents else self._single(environment, rng)
+        return self._agents(environment, seed) if self.has_agents else self._single(environment, seed)
 
-    def _single(self, environment: BatchedEnvironment, rng: np.random.Generator) -> Iterator[Seen]:
-        self.enter("reset")
-        timestep = environment.reset()
-        yield Seen(_values("", timestep.observation), {"": 0.0}, is_step=False)
-        self.enter("step")
+    def _single(self, environment: BatchedEnvironment, seed: int) -> Iterator[Seen]:
+        timesteps = random_timesteps(environment, seed, self.enter)
+        yield Seen(_values("", next(timesteps).observation), {"": 0.0}, is_step=False)
         was_last = False
-        while True:
-            timestep = environment.step(random_actions(environment.spec, timestep.observation, rng, 1))
+        for timestep in timesteps:
             is_step, was_last = not was_last, bool(timestep.last[0])
             # Some libraries begin the next episode in the same step.
             ends = was_last or (bool(timestep.first[0]) and is_step)
             ended = ("truncated" if timestep.discount[0] else "terminated") if ends else ""
             yield Seen(_values("", timestep.observation), {"": float(timestep.reward[0])}, ended, is_step)
 
-    def _agents(self, environment: MultiAgentEnvironment, seed: int, rng: np.random.Generator) -> Iterator[Seen]:
-        self.enter("reset")
-        steps, is_step = environment.reset(seed), False
-        while True:
+    def _agents(self, environment: MultiAgentEnvironment, seed: int) -> Iterator[Seen]:
+        is_step = False
+        for steps in random_agent_steps(environment, seed, self.enter):
             values: dict[str, np.ndarray] = {}
             for agent, step in steps.items():
                 values |= _values(agent, step.observation)
@@ -169,8 +166,6 @@ class _Player:
             ended = ("terminated" if all_end else "truncated") if environment.is_over and is_step else ""
             yield Seen(values, {agent: step.reward for agent, step in steps.items()}, ended, is_step)
             is_step = not environment.is_over
-            self.enter("step")
-            steps = environment.step(agents_actions(environment, steps, rng)) if is_step else environment.reset()
 
 
 def _player(
@@ -231,10 +226,14 @@ def _play(player: _Player, examination: Examination) -> dict[str, Any]:
     bounds: dict[str, list[float]] = {}
     with contextlib.closing(player.made(examination.seed)) as environment:
         played = player.played(environment, examination.seed)
-        next(played)
+        first = next(played)
         begun = time.monotonic()
-        steps = 0
-        for seen in played:
+        steps, renewal = 0, Deadline(_RENEWAL_SECONDS)
+        for seen in itertools.chain([first], played):
+            if renewal.has_passed:
+                # The limit of a step is not one of all steps.
+                player.enter("step")
+                renewal.restart()
             steps += seen.is_step
             length += seen.is_step
             total += sum(seen.rewards.values())

@@ -1,28 +1,30 @@
 """A trial of an environment: made, reset, stepped with random actions and closed, as actors do it."""
 
 import dataclasses
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from ...data import Nest, Timestep
+from ...deadlines import Deadline
 from ...errors import CallboardError
 from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_checks import autoreset_mode
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..adapters.single_environments import PROCESSES
+from ..batches.batched import BatchedEnvironment
 from ..batches.observation_values import check_finite_observation
 from ..factory import check, environments_in, make
 from ..multi_agent.checked_agents import AgentBounds
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
-from ..python_factory import Factory
 from .random_actions import random_actions
 
+T = TypeVar("T")
 Phase = Literal["import", "constructor", "reset", "step", "close"]
 """The part of the environment's code that is being called."""
 
@@ -67,36 +69,27 @@ def try_environment(trial: EnvironmentTrial, enter: Callable[[Phase], object], w
     for name, options in environments_in(trial.env, trial.options):
         enter("constructor")
         options = {**options, PROCESSES: False}
-        if is_multi_agent(name, options):
+        has_agents = is_multi_agent(name, options)
+        environment: Any
+        played: Iterator[Any]
+        if has_agents:
             options.pop(PROCESSES)
-            _try_agents(trial, name, options, enter, warn)
+            bounds = AgentBounds(warn)
+            environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options, bounds=bounds)
+            played = random_agent_steps(environment, trial.seed, enter)
         else:
-            _try_batch(trial, name, options, enter, warn)
-
-
-def _try_batch(
-    trial: EnvironmentTrial,
-    name: Factory,
-    options: dict[str, Any],
-    enter: Callable[[Phase], object],
-    warn: Callable[[str], object],
-) -> None:
-    count = trial.batch_size
-    environment = make(name, count, [trial.seed + index for index in range(count)], options, actor=0, warn=warn)
-    rng = np.random.default_rng(trial.seed)
-    enter("reset")
-    timestep = environment.reset()
-    check_finite_observation(timestep.observation)
-    enter("step")
-    deadline = time.monotonic() + trial.seconds
-    for _ in range(trial.steps):
-        timestep = environment.step(random_actions(environment.spec, timestep.observation, rng, count))
-        _check_timestep(timestep)
-        if time.monotonic() > deadline:
-            break
-    enter("close")
-    environment.close()
-    _try_single_ones(trial, environment, enter, warn)
+            seeds = range(trial.seed, trial.seed + trial.batch_size)
+            environment = make(name, len(seeds), seeds, options, actor=0, warn=warn)
+            played = map(_check_timestep, random_timesteps(environment, trial.seed, enter))
+        next(played)
+        deadline = Deadline(trial.seconds)
+        for _ in itertools.islice(played, trial.steps):
+            if deadline.has_passed:
+                break
+        enter("close")
+        environment.close()
+        if not has_agents:
+            _try_single_ones(trial, environment, enter, warn)
 
 
 def _try_single_ones(
@@ -118,38 +111,46 @@ def _try_single_ones(
         )
     enter("constructor")
     single = GymnasiumBatch([vector.env_fns[0]()], [trial.seed])
-    rng = np.random.default_rng(trial.seed)
-    enter("reset")
-    timestep = single.reset()
-    enter("step")
-    for _ in range(min(trial.steps, 5)):
-        timestep = single.step(random_actions(single.spec, timestep.observation, rng, 1))
+    for _ in itertools.islice(random_timesteps(single, trial.seed, enter), 1 + min(trial.steps, 5)):
+        pass
     enter("close")
     single.close()
 
 
-def _try_agents(
-    trial: EnvironmentTrial,
-    name: Factory,
-    options: dict[str, Any],
-    enter: Callable[[Phase], object],
-    warn: Callable[[str], object],
-) -> None:
-    environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options, bounds=AgentBounds(warn))
-    rng = np.random.default_rng(trial.seed)
+def random_timesteps(
+    environment: BatchedEnvironment, seed: int, enter: Callable[[Phase], object]
+) -> Iterator[Timestep]:
+    """Yields the timesteps of a reset, and of steps with random actions, without an end.
+
+    Args:
+      environment: the environment.
+      seed: seed of the actions.
+      enter: called with what is called next of the environment.
+    """
+    rng = np.random.default_rng(seed)
     enter("reset")
-    steps = environment.reset(trial.seed)
+    timestep = environment.reset()
+    yield timestep
     enter("step")
-    deadline = time.monotonic() + trial.seconds
-    for _ in range(trial.steps):
-        if environment.is_over:
-            steps = environment.reset()
-        else:
-            steps = environment.step(agents_actions(environment, steps, rng))
-        if time.monotonic() > deadline:
-            break
-    enter("close")
-    environment.close()
+    while True:
+        actions = random_actions(environment.spec, timestep.observation, rng, environment.batch_size)
+        timestep = environment.step(actions)
+        yield timestep
+
+
+def random_agent_steps(
+    environment: MultiAgentEnvironment, seed: int, enter: Callable[[Phase], object]
+) -> Iterator[dict[str, AgentStep]]:
+    """Yields what resets, and steps with random actions, give the agents, without an end; see `random_timesteps`."""
+    rng = np.random.default_rng(seed)
+    enter("reset")
+    steps = environment.reset(seed)
+    yield steps
+    enter("step")
+    while True:
+        over = environment.is_over
+        steps = environment.reset() if over else environment.step(agents_actions(environment, steps, rng))
+        yield steps
 
 
 def agents_actions(

@@ -51,24 +51,48 @@ class LearningWarnings:
         return [line for _, line in lines if line]
 
 
-class _Lasting:
-    """Says a line once a condition has held in all of the last rows.
+class _Above:
+    """Says a line once a metric has been too large in all of the last rows that have it.
 
     Args:
-      metric: name of the metric; rows without it do not count.
-      holds: takes the values of these rows, the newest last, and returns the line, or "".
+      metric: name of the metric.
+      largest: the largest value that is not too large.
+      line: returns the line for the newest value.
     """
 
-    def __init__(self, metric: str, holds: Callable[[list[float]], str]):
+    def __init__(self, metric: str, largest: float, line: Callable[[float], str]):
         self._metric = metric
-        self._holds = holds
-        self._values: collections.deque[float] = collections.deque(maxlen=_ROWS)
+        self._largest = largest
+        self._line = line
+        self._above = 0
 
     def __call__(self, row: Row) -> str:
-        if not math.isfinite(row.get(self._metric, math.nan)):
+        value = row.get(self._metric, math.nan)
+        if math.isfinite(value):
+            self._above = self._above + 1 if value > self._largest else 0
+        return self._line(value) if self._above >= _ROWS and math.isfinite(value) else ""
+
+
+class _Temperature:
+    """Whether the temperature is far above its initial value, and still grows."""
+
+    def __init__(self, names: Callable[[str], str], initial: float):
+        self._metric = names("learner/temperature")
+        self._initial = initial
+        self._last: collections.deque[float] = collections.deque(maxlen=_ROWS)
+
+    def __call__(self, row: Row) -> str:
+        now = row.get(self._metric, math.nan)
+        if not math.isfinite(now):
             return ""
-        self._values.append(row[self._metric])
-        return self._holds(list(self._values)) if len(self._values) == _ROWS else ""
+        self._last.append(now)
+        grows = now > max(_HIGH_TEMPERATURE * max(1.0, self._initial), 1.5 * self._last[0])
+        if len(self._last) < _ROWS or not grows:
+            return ""
+        return (
+            f"{self._metric} grows without end ({now:.3g}, at first {self._initial:g}): the policy does not reach the "
+            f"target of its entropy; try a lower agent.target_entropy"
+        )
 
 
 class _Entropy:
@@ -296,77 +320,42 @@ def _checks_for(
         case Gradient(optimizer):
             clip = settings[f"{optimizer}.max_gradient_norm"]
             metric = names(f"learner/{optimizer.removesuffix('optimizer')}gradient_norm")
+            normalizes = settings.get("normalize_rewards", True)
+            remedy = f"a larger agent.{optimizer}.max_gradient_norm" if normalizes else "agent.normalize_rewards true"
             if clip is not None:
-                return [_Lasting(metric, _gradient(metric, clip, optimizer, settings.get("normalize_rewards", True)))]
-        case Watched():
-            metric = names(f"learner/{watch.metric}")
-            return [_Lasting(metric, _above(metric, watch))]
+                line = (
+                    f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({{:.3g}}, clipped "
+                    f"to {clip:g}): the size of losses no longer matters; try {remedy}"
+                )
+                return [_Above(metric, _LONG_GRADIENT * clip, line.format)]
+        case Watched(name, largest, meaning):
+            metric = names(f"learner/{name}")
+            return [_Above(metric, largest, lambda value: f"{metric} stays above {largest:g} ({value:.3g}): {meaning}")]
         case Quantity.ENTROPY:
             largest = _largest_entropy(policy_run.layout.spec.action)
             return [_Entropy(names, largest)] if largest else []
         case Quantity.TEMPERATURE:
-            metric = names("learner/temperature")
-            return [_Lasting(metric, _temperature(metric, settings["temperature"]))]
+            return [_Temperature(names, settings["temperature"])]
         case Quantity.VALUES:
             return [_Value(names, settings)]
         case Quantity.LAG:
-            metric = names("learner/policy_lag")
-            return [_Lasting(metric, _lag(metric, settings["batch_size"]))]
+            metric, size = names("learner/policy_lag"), settings["batch_size"]
+            return [
+                _Above(
+                    metric,
+                    _LONG_LAG,
+                    lambda value: (
+                        f"{metric} stays above {_LONG_LAG:g} ({value:.3g}): the learner is slower than the actors, and "
+                        "many steps in a row follow what an old policy has done; try agent.batch_size "
+                        f"{size * math.ceil(2 * value / _LONG_LAG)}, or fewer actors"
+                    ),
+                )
+            ]
         case Returns(optimizer):
             # Returns also fall where tasks become harder, or other policies better.
             if not policy_run.policy and not policy_run.episodes.curriculum:
                 return [_Fallen(names, optimizer), _Lost(names), _NoReward(names), _NeverEnds(names)]
     return []
-
-
-def _gradient(metric: str, clip: float, field: str, normalizes: bool) -> Callable[[list[float]], str]:
-    def line(values: list[float]) -> str:
-        if min(values) <= _LONG_GRADIENT * clip:
-            return ""
-        remedy = "agent.normalize_rewards true"
-        if normalizes:
-            remedy = f"a larger agent.{field}.max_gradient_norm"
-        return (
-            f"{metric} stays above {_LONG_GRADIENT:g} times the norm that it is clipped to ({values[-1]:.3g}, clipped "
-            f"to {clip:g}): the size of losses no longer matters; try {remedy}"
-        )
-
-    return line
-
-
-def _above(metric: str, watched: Watched) -> Callable[[list[float]], str]:
-    def line(values: list[float]) -> str:
-        if min(values) <= watched.largest:
-            return ""
-        return f"{metric} stays above {watched.largest:g} ({values[-1]:.3g}): {watched.meaning}"
-
-    return line
-
-
-def _lag(metric: str, batch_size: int) -> Callable[[list[float]], str]:
-    def line(values: list[float]) -> str:
-        if min(values) <= _LONG_LAG:
-            return ""
-        larger = batch_size * math.ceil(2 * values[-1] / _LONG_LAG)
-        return (
-            f"{metric} stays above {_LONG_LAG:g} ({values[-1]:.3g}): the learner is slower than the actors, and many "
-            f"steps in a row follow what an old policy has done; try agent.batch_size {larger}, or fewer actors"
-        )
-
-    return line
-
-
-def _temperature(metric: str, initial: float) -> Callable[[list[float]], str]:
-    def line(values: list[float]) -> str:
-        grows = values[-1] > _HIGH_TEMPERATURE * max(1.0, initial) and values[-1] > 1.5 * values[0]
-        if not grows:
-            return ""
-        return (
-            f"{metric} grows without end ({values[-1]:.3g}, at first {initial:g}): the policy does not reach the "
-            f"target of its entropy; try a lower agent.target_entropy"
-        )
-
-    return line
 
 
 def _largest_entropy(action: Any) -> float:

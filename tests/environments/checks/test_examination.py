@@ -7,6 +7,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from callboard.environments.checks import examination
 from callboard.environments.checks.examination import Examination, examine_environment
 from callboard.errors import CallboardError
 
@@ -45,10 +46,10 @@ class Walk(gymnasium.Env):
 def examined(warnings=None, **options):
     warnings = [] if warnings is None else warnings
     picture = options.pop("picture", None)
-    examination = Examination(
+    subject = Examination(
         functools.partial(Walk, **options), batch_size=1, steps=5, play_seconds=0.05, picture=picture
     )
-    (found,) = examine_environment(examination, lambda phase: None, warnings.append)
+    (found,) = examine_environment(subject, lambda phase: None, warnings.append)
     return found
 
 
@@ -70,6 +71,14 @@ def test_chance_that_has_no_seed_is_found_with_its_step():
     assert len(warnings) == 1 and warnings[0].endswith(f"is not deterministic: {found['difference']}")
 
 
+def test_each_of_many_steps_has_the_time_of_a_step(monkeypatch):
+    monkeypatch.setattr(examination, "_RENEWAL_SECONDS", 0.001)
+    phases = []
+    examine_environment(Examination(Walk, play_seconds=0.05), phases.append, lambda text: None)
+    played = phases[max(index for index, phase in enumerate(phases) if phase == "reset") :]
+    assert played.count("step") > 2
+
+
 def test_episodes_without_an_end_or_a_reward_are_reported():
     warnings = []
     assert examined(warnings, length=-1)["episodes"] == 0
@@ -89,7 +98,7 @@ def test_a_picture_shows_it_after_some_steps(tmp_path):
 @pytest.mark.slow("daily")
 def test_agents_are_looked_at_by_name():
     pytest.importorskip("mpe2")
-    examination = Examination("pettingzoo:mpe.simple_spread_v3", {"max_cycles": 4}, steps=5, play_seconds=0.05)
-    (found,) = examine_environment(examination, lambda phase: None, pytest.fail)
+    subject = Examination("pettingzoo:mpe.simple_spread_v3", {"max_cycles": 4}, steps=5, play_seconds=0.05)
+    (found,) = examine_environment(subject, lambda phase: None, pytest.fail)
     assert set(found["spaces"]) == set(found["observed"]) == {"agent_0", "agent_1", "agent_2"}
     assert found["mean_length"] == 4.0 and found["truncated"] == found["episodes"] > 0 and found["deterministic"]
