@@ -33,7 +33,13 @@ agents.policies.array_function agents.policies.array_policy
 agents.policies.network_inputs agents.learning.network_inputs
 agents.settings.a3c_settings agents.settings.a2c_settings
 agents.settings.appo_settings agents.settings.impala_settings
+agents.settings.bounded_action_settings agents.settings.shared_settings
 agents.settings.drq_settings agents.settings.sac_settings
+agents.settings.exploration_settings agents.settings.shared_settings
+agents.settings.gaussian_settings agents.settings.shared_settings
+agents.settings.observation_settings agents.settings.shared_settings
+agents.settings.prioritized_replay_settings agents.settings.shared_settings
+agents.settings.reward_settings agents.settings.shared_settings
 agents.weights agents.variables.weights
 atomic_files files.atomic_files
 callback_settings settings.callback_settings

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agents.settings.exploration_settings import ExplorationSettings
+from ..agents.settings.shared_settings import ExplorationSettings
 from ..environments.recorded import parse_record_infos, require_minari
 from ..errors import CallboardError, counted, printable
 from ..launch.experiments.experiment_checks import check_tasks

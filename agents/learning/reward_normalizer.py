@@ -10,7 +10,7 @@ from ...data import Sample
 from ...networks.normalization import RunningNormalizer
 from ...transitions import valid_transitions
 from ..losses.prioritization import importance_weights
-from ..settings.reward_settings import LARGEST_REWARD
+from ..settings.shared_settings import LARGEST_REWARD
 
 _MEMORY = 1_000_000
 

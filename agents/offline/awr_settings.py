@@ -5,7 +5,7 @@ import dataclasses
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..settings.optimizer_settings import OptimizerSettings
-from ..settings.reward_settings import RewardSettings
+from ..settings.shared_settings import RewardSettings
 from .bc_settings import BCSettings, PolicyNetworkSettings
 
 

@@ -8,9 +8,8 @@ from annotated_types import Interval
 from ...networks.network_settings import CoreSettings, HeadSettings, NetworkSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import PositiveInt
-from ..settings.gaussian_settings import GaussianPolicySettings
-from ..settings.observation_settings import ObservationSettings
 from ..settings.optimizer_settings import OptimizerSettings
+from ..settings.shared_settings import GaussianPolicySettings, ObservationSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

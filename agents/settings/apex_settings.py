@@ -6,11 +6,8 @@ from typing import Literal
 from ...networks.network_settings import QNetworkSettings
 from ...settings.setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .bonus_settings import RewardBonusSettings
-from .exploration_settings import ExplorationSettings
-from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .prioritized_replay_settings import PrioritizedReplaySettings
-from .reward_settings import RewardSettings
+from .shared_settings import ExplorationSettings, ObservationSettings, PrioritizedReplaySettings, RewardSettings
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 """How the value of an action is distributed: a value alone, C51's atoms, QR-DQN's quantiles, or IQN's sampled ones."""

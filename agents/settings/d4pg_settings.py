@@ -5,10 +5,8 @@ import dataclasses
 from ...networks.network_settings import ActorCriticSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
-from .bounded_action_settings import BoundedActionSettings
-from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .shared_settings import BoundedActionSettings, ObservationSettings, RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 

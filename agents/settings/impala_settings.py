@@ -6,10 +6,8 @@ from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 from .bonus_settings import AdvantageBonusSettings
-from .gaussian_settings import GaussianPolicySettings
-from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .shared_settings import GaussianPolicySettings, ObservationSettings, RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)

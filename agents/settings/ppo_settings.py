@@ -6,9 +6,8 @@ from ...networks.network_settings import PolicyValueNetworkSettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, UnitInterval
 from ..schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 from .bonus_settings import AdvantageBonusSettings
-from .gaussian_settings import GaussianPolicySettings
-from .iteration_settings import IterationSettings
 from .optimizer_settings import OptimizerSettings
+from .shared_settings import GaussianPolicySettings, IterationSettings
 
 
 @dataclasses.dataclass(frozen=True)

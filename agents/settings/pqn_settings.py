@@ -4,9 +4,8 @@ import dataclasses
 
 from ...networks.network_settings import RecurrentQNetworkSettings
 from ...settings.setting_types import PositiveInt, UnitInterval
-from .exploration_settings import ExplorationSettings
-from .iteration_settings import IterationSettings
 from .optimizer_settings import OptimizerSettings
+from .shared_settings import ExplorationSettings, IterationSettings
 
 
 @dataclasses.dataclass(frozen=True)

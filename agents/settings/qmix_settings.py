@@ -5,9 +5,8 @@ import dataclasses
 from ...networks.network_settings import Mixer, TeamNetworkSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
-from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .shared_settings import ExplorationSettings, RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)

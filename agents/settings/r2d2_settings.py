@@ -5,11 +5,8 @@ import dataclasses
 from ...networks.network_settings import RecurrentQNetworkSettings
 from ...settings.setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .bonus_settings import RewardBonusSettings
-from .exploration_settings import ExplorationSettings
-from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .prioritized_replay_settings import PrioritizedReplaySettings
-from .reward_settings import RewardSettings
+from .shared_settings import ExplorationSettings, ObservationSettings, PrioritizedReplaySettings, RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)

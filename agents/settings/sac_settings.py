@@ -16,10 +16,8 @@ from ...settings.setting_types import (
     PositiveInt,
     UnitInterval,
 )
-from .bounded_action_settings import BoundedActionSettings
-from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .shared_settings import BoundedActionSettings, ObservationSettings, RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...agents.agent import Policy
 from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...agents.settings.exploration_settings import ExplorationSettings
+from ...agents.settings.shared_settings import ExplorationSettings
 from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment

@@ -10,7 +10,7 @@ import tree
 from ... import specs
 from ...agents.agent import Policy
 from ...agents.agent_names import agent_name
-from ...agents.settings.exploration_settings import ExplorationSettings
+from ...agents.settings.shared_settings import ExplorationSettings
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec, parse_spec
 from ...errors import CallboardError, check_text

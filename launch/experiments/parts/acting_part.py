@@ -4,7 +4,7 @@ import dataclasses
 from typing import TypeVar
 
 from ....agents.agent import Agent, Mode
-from ....agents.settings.exploration_settings import ExplorationSettings
+from ....agents.settings.shared_settings import ExplorationSettings
 from ....data import Layout
 from ....environments import spec as environment_spec
 from ....errors import CallboardError

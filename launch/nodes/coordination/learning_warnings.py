@@ -9,7 +9,7 @@ from typing import Any
 import tree
 from dm_env import specs as dm_specs
 
-from ....agents.settings.reward_settings import LARGEST_REWARD
+from ....agents.settings.shared_settings import LARGEST_REWARD
 from ....agents.watched import Gradient, Quantity, Returns, Watch, Watched
 from ....settings.nested_settings import values_of
 from ....specs import MultiDiscreteArray

@@ -11,7 +11,7 @@ from update_on_replicas import begin, distribute, made, own_copy, random_sample
 
 from callboard.agents.learning.reward_normalizer import RewardNormalizer, with_normalized_rewards
 from callboard.agents.registry import agent_settings
-from callboard.agents.settings.reward_settings import RewardSettings
+from callboard.agents.settings.shared_settings import RewardSettings
 from callboard.data import Record
 from callboard.settings.nested_settings import declared_fields, with_values
 from callboard.transitions import valid_transitions

@@ -8,7 +8,7 @@ from small_worlds import layout_of
 from callboard.agents.fast_function import eager_functions
 from callboard.agents.policies.acting import CompiledPolicy
 from callboard.agents.registry import agent_class
-from callboard.agents.settings.bounded_action_settings import BoundedActionSettings
+from callboard.agents.settings.shared_settings import BoundedActionSettings
 from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.settings.nested_settings import from_values

@@ -7,8 +7,8 @@ from settings_checks import assert_refused
 
 from callboard.agents.schedules import Schedule
 from callboard.agents.settings.apex_settings import ApexSettings
-from callboard.agents.settings.exploration_settings import ExplorationSettings
 from callboard.agents.settings.r2d2_settings import R2D2Settings
+from callboard.agents.settings.shared_settings import ExplorationSettings
 from callboard.settings.nested_settings import declared_fields
 
 

@@ -3,7 +3,7 @@
 from settings_checks import assert_refused
 
 from callboard.agents.registry import agent_settings
-from callboard.agents.settings.gaussian_settings import GaussianPolicySettings
+from callboard.agents.settings.shared_settings import GaussianPolicySettings
 from callboard.settings.nested_settings import declared_fields
 
 

@@ -5,7 +5,7 @@ from settings_checks import assert_refused
 
 from callboard.agents.agent_names import AGENTS
 from callboard.agents.registry import agent_settings
-from callboard.agents.settings.observation_settings import ObservationSettings
+from callboard.agents.settings.shared_settings import ObservationSettings
 from callboard.settings.nested_settings import declared_fields
 
 

@@ -6,7 +6,7 @@ import pytest
 from settings_checks import assert_refused, through_yaml
 
 from callboard.agents.schedules import Schedule
-from callboard.agents.settings.prioritized_replay_settings import PrioritizedReplaySettings
+from callboard.agents.settings.shared_settings import PrioritizedReplaySettings
 from callboard.errors import CallboardError
 from callboard.settings.setting_types import check_ranges
 

@@ -5,7 +5,7 @@ from settings_checks import assert_refused
 
 from callboard.agents.agent_names import AGENTS
 from callboard.agents.registry import agent_settings
-from callboard.agents.settings.reward_settings import RewardSettings
+from callboard.agents.settings.shared_settings import RewardSettings
 from callboard.errors import CallboardError
 from callboard.settings.nested_settings import declared_fields, from_values
 from callboard.settings.setting_types import check_ranges, converted
