@@ -44,7 +44,7 @@ from .losses.replicas import Mean, global_index, global_mean, valid_mean
 from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
 from .policies.deterministic_policy import DeterministicNetworks, check_bounded
-from .settings.dmpo_settings import DMPOSettings
+from .settings.d4pg_settings import DMPOSettings
 from .watched import Gradient, Quantity, Returns
 
 

@@ -14,8 +14,7 @@ from .offline.bc_settings import BCSettings
 from .offline.iql_settings import IQLSettings
 from .settings.a2c_settings import A2CSettings, A3CSettings
 from .settings.apex_settings import ApexSettings
-from .settings.d4pg_settings import D4PGSettings
-from .settings.dmpo_settings import DMPOSettings
+from .settings.d4pg_settings import D4PGSettings, DMPOSettings
 from .settings.impala_settings import AppoSettings, ImpalaSettings
 from .settings.ppo_settings import PpoSettings
 from .settings.pqn_settings import PqnSettings

@@ -16,9 +16,8 @@ from ..environments.recorded import parse_record_infos, require_minari
 from ..errors import CallboardError, counted, printable
 from ..launch.experiments.experiment_checks import check_tasks
 from ..launch.pictures.live_view import check_display
-from ..launch.run_directory.found_runs import runs_in
+from ..launch.run_directory.found_runs import RunReference, runs_in
 from ..launch.run_directory.remote_storage import is_url
-from ..launch.run_directory.run_reference import RunReference
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .run_arguments import add_run_arguments, chosen_run, named_reference, notify, read_run

@@ -11,9 +11,9 @@ from ..errors import CallboardError, printable_lines
 from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import Settings, read_settings
 from ..launch.run_directory.chosen_weights import chosen_checkpoint
+from ..launch.run_directory.found_runs import RunReference, parse_run_reference
 from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import local_copy
-from ..launch.run_directory.run_reference import RunReference, parse_run_reference
 
 _OF_TRAINING = (
     "callbacks",

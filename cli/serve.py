@@ -11,9 +11,9 @@ from ..errors import CallboardError, printable_lines
 from ..install_commands import install_command
 from ..launch.experiments.settings import read_settings
 from ..launch.run_directory.chosen_weights import chosen_checkpoint
+from ..launch.run_directory.found_runs import parse_run_reference
 from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import is_url
-from ..launch.run_directory.run_reference import parse_run_reference
 from ..launch.serving.access_token import read_token
 from ..launch.serving.server_address import bind, parse_address, tls_context
 from .command_parser import CommandParser

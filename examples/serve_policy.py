@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from callboard import CallboardError, load_policy
-from callboard.environments.batches.given_numbers import read_numbers
+from callboard.environments.batches.given_observations import read_numbers
 
 MAX_BATCH = 64
 BATCH_SECONDS = 0.002

@@ -169,7 +169,7 @@ class Graph:
     def add_evaluator(self, coordinator: Any, learners: dict[str, Any]) -> None:
         """Environments of evaluations, all policies with the learners' weights, and the best of them so far.
 
-        `prepared_evaluator.prepare_evaluator` builds them.
+        `evaluator.prepare_evaluator` builds them.
         """
         self.add("evaluator", 0, EvaluatorNode, self._run, coordinator=coordinator, learners=learners)
 

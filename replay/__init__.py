@@ -14,8 +14,7 @@ from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceFormat, SequenceReplay
 from .servers.checkpoints import ReplayNotSaved, ShardSaver, check_saved_tables, latest_checkpoint
-from .servers.handle import ReplayHandle
-from .servers.heartbeat import Heartbeat
+from .servers.handle import Heartbeat, ReplayHandle
 from .servers.server import start_server
 from .servers.tables import queue_table, replay_table
 from .servers.window_weights import WindowWeights

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import CallboardError
-from .weight_names import named_weights
-from .weight_patterns import matching
+from .weight_names import matching, named_weights
 
 _MARK = "_callboard_frozen"
 
@@ -18,7 +17,7 @@ def is_frozen(variable: tf.Variable) -> bool:
 
 
 def find_frozen(networks: tf.Module, patterns: Sequence[str]) -> dict[str, tf.Variable]:
-    """Returns the weights to freeze by name, see `weight_patterns.matching`.
+    """Returns the weights to freeze by name, see `weight_names.matching`.
 
     Raises:
       CallboardError: a pattern matches nothing, or no weights are left to train.

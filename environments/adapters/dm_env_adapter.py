@@ -12,7 +12,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, first_timestep, picture
-from ..batches.given_numbers import one_number
+from ..batches.given_observations import one_number
 from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.space_sizes import check_array, check_depth
 from ..batches.tasks import Task, Tasks

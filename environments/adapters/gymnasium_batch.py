@@ -10,10 +10,10 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
-from ..batches.given_numbers import one_number
+from ..batches.given_observations import one_number
 from ..batches.goal_rewards import GoalRewards, goal_rewards
 from ..batches.infos import Infos, chosen_rows, no_infos
-from ..batches.spaces import action_encoding, observation_encoding
+from ..batches.space_sizes import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, reset_options
 from .gymnasium_checks import (
     check_has,

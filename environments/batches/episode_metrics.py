@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import CallboardError, check_text, unknown
-from .infos import Info
-from .sought_infos import SoughtInfos, found, is_key, repeated
+from .infos import Info, SoughtInfos, found, is_key, repeated
 
 _SUM, _HISTOGRAM, _FINAL = "sum", "histogram", "final"
 

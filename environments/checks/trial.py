@@ -7,11 +7,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import tree
+from dm_env import specs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from ...action_masks import MASK, choice_sizes, has_mask
 from ...data import Nest, Timestep
 from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_checks import autoreset_mode
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
@@ -22,7 +25,39 @@ from ..factory import check, environments_in, make
 from ..multi_agent.checked_agents import AgentBounds
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
-from .random_actions import random_actions
+
+
+def random_actions(spec: EnvironmentSpec, observation: Nest, rng: np.random.Generator, batch_size: int) -> Nest:
+    """Samples an action for each environment of a batch.
+
+    Args:
+      spec: the environment's spec.
+      observation: arrays `[B, ...]`.
+      rng: the generator.
+      batch_size: B.
+
+    Returns:
+      Arrays `[B, ...]`, uniform between the bounds; from a normal distribution where a float has none.
+    """
+    sizes = choice_sizes(spec.action)
+    scores = rng.random((batch_size, int(sizes.sum())))
+    if has_mask(observation):
+        scores *= np.concatenate(tree.flatten(observation[MASK]), axis=-1) != 0
+    choices = iter([part.argmax(-1) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)] if len(sizes) else ())
+
+    def leaf(part: Any) -> np.ndarray:
+        if isinstance(part, specs.DiscreteArray | MultiDiscreteArray):
+            chosen = [next(choices) for _ in range(np.size(part.num_values))]
+            return np.stack(chosen, -1).reshape(batch_size, *part.shape).astype(part.dtype)
+        shape = (batch_size, *part.shape)
+        low, high = np.broadcast_to(part.minimum, part.shape), np.broadcast_to(part.maximum, part.shape)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        inside = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), shape)
+        values = np.where(bounded, inside, np.clip(rng.standard_normal(shape), low, high))
+        return np.clip(values.astype(part.dtype), low, high).astype(part.dtype)
+
+    return tree.map_structure(leaf, spec.action)
+
 
 T = TypeVar("T")
 Phase = Literal["import", "constructor", "reset", "step", "close"]

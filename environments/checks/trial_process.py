@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ...caller_words import words_of_command
 from ...errors import CallboardError, one_line
 from ...settings.own_modules import search_working_directory
-from ..batches.user_traceback import user_frames, user_traceback
+from ..batches.user_errors import user_frames, user_traceback
 from ..factory import environment_text
 from ..workers.worker_process import WorkerEnded, WorkerError
 from .trial import EnvironmentTrial, Phase, try_environment

@@ -10,7 +10,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
-from ..batches.given_numbers import read_numbers
+from ..batches.given_observations import read_numbers
 from ..batches.observation_values import place_text
 
 

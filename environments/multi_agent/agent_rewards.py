@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CallboardError, check_text, unknown
-from ..batches.given_numbers import one_number
+from ..batches.given_observations import one_number
 
 _LARGEST = float(np.finfo(np.float32).max)
 

@@ -11,7 +11,7 @@ from ..adapters.dm_env_adapter import spec_encoding
 from ..batches import encoding
 from ..batches.batched import picture
 from ..batches.encoding import EnvironmentEncoding
-from ..batches.given_numbers import one_number
+from ..batches.given_observations import one_number
 from ..batches.infos import NO_INFO
 from ..batches.tasks import Task, Tasks, no_task
 from .agent_rewards import AgentRewards

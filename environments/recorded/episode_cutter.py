@@ -11,9 +11,8 @@ from gymnasium import spaces
 from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
-from .chosen_infos import TimestepInfos
+from .chosen_infos import InfoColumns, TimestepInfos
 from .episode_columns import ColumnLeaf, EpisodeColumns, leaves_of
-from .info_columns import InfoColumns
 from .native_values import native_values, part_name, space_of
 
 _OPEN_BYTES = 2**30

@@ -9,10 +9,9 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.batched import BatchedEnvironment, EnvironmentWrapper
 from ..batches.infos import Infos
-from .chosen_infos import ChosenInfos
+from .chosen_infos import ChosenInfos, InfoColumns
 from .episode_columns import EpisodeColumns
 from .episode_cutter import NO_INFOS, EpisodeCutter, Step, observation_bytes
-from .info_columns import InfoColumns
 
 _PASS_ON_BYTES = 2**24
 _PASS_ON_SECONDS = 1.0

@@ -12,14 +12,10 @@ from ...specs import EnvironmentSpec
 from ..run_directory.layout import RunDirectory
 from .experiment import Experiment
 from .parts.acting_part import ActingPart
-from .parts.episodes_part import EpisodesPart
-from .parts.evaluation_part import EvaluationPart
-from .parts.limits_part import LimitsPart
+from .parts.environment_part import EpisodesPart
 from .parts.output_part import CheckpointsPart, OutputPart, RecordingPart
-from .parts.placement_part import PlacementPart
+from .parts.placement_part import EvaluationPart, LimitsPart, PlacementPart, ServerPart, WarmStartPart
 from .parts.policies_part import PoliciesPart
-from .parts.server_part import ServerPart
-from .parts.warm_start_part import WarmStartPart
 from .policy_plan import Layouts, PolicyPlan, make_plan
 
 Part = TypeVar("Part")

@@ -20,7 +20,7 @@ import psutil
 from ...caller_words import is_by_command
 from ...deadlines import Deadline, wait_until
 from ...environments import environment_text, is_of_library
-from ...environments.batches.user_traceback import waiting_place
+from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
 from ...errors import CallboardError, one_line

@@ -18,9 +18,8 @@ from ...settings.setting_arguments import argument_text, check_argument_names, c
 from ...settings.setting_types import texts_of
 from .parts.acting_part import ActingPart
 from .parts.output_part import CheckpointsPart, DirectoryPart, OutputPart, RecordingPart
+from .parts.placement_part import ServerPart, WarmStartPart
 from .parts.quantities import CountRange
-from .parts.server_part import ServerPart
-from .parts.warm_start_part import WarmStartPart
 from .policy_settings import TrainedPolicy, made_policies, parse_policies
 from .warm_start_settings import absolute_source
 

@@ -9,7 +9,7 @@ from ...install_commands import install_command
 from ..serving.access_token import read_token
 from ..serving.server_address import bind, parse_address, tls_context
 from .parts.acting_part import ActingPart
-from .parts.server_part import ServerPart
+from .parts.placement_part import ServerPart
 
 _ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
 

@@ -14,7 +14,7 @@ from ...agents.registry import agent_class, agent_settings
 from ...errors import CallboardError, unknown
 from ...settings.nested_settings import declared_fields, merged_values
 from ...settings.setting_types import NAME, check_ranges, converted, given_fields, shown
-from ..run_directory.run_reference import parse_run_reference
+from ..run_directory.found_runs import parse_run_reference
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""

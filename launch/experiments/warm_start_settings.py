@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ...errors import CallboardError
 from ...settings.setting_types import texts_of
+from ..run_directory.found_runs import RunReference, parse_run_reference
 from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import is_url
-from ..run_directory.run_reference import RunReference, parse_run_reference
 
 
 def parse_source(init_from: str) -> RunReference:

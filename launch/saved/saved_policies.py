@@ -23,10 +23,10 @@ from ..experiments.warm_start_settings import check_source_exists
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
+from ..run_directory.found_runs import RunReference, parse_run_reference
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights, read_policy
 from ..run_directory.remote_storage import check_run_owner, local_copy
-from ..run_directory.run_reference import RunReference, parse_run_reference
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:

@@ -8,17 +8,16 @@ import tensorflow as tf
 
 from ...agents.agent import Agent, Policy
 from ...agents.variables.frozen_weights import find_frozen
-from ...agents.variables.weight_names import named_weights, weight_names
-from ...agents.variables.weight_patterns import matching, parts_of
+from ...agents.variables.weight_names import matching, named_weights, parts_of, weight_names
 from ...data import Layout
 from ...errors import CallboardError
 from ...networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from ...settings.setting_types import texts_of
-from ..experiments.parts.warm_start_part import WarmStartPart
+from ..experiments.parts.placement_part import WarmStartPart
 from ..experiments.warm_start_settings import check_source_exists, parse_source
+from ..run_directory.found_runs import RunReference
 from ..run_directory.policy_weights import SavedPolicy, read_policy
 from ..run_directory.remote_storage import local_copy
-from ..run_directory.run_reference import RunReference
 from .saved_policies import policy_file
 
 _BEST = "best"

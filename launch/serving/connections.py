@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...deadlines import Clock
-from .rate_limit import RateLimit
+from .limited_log import RateLimit
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import RequestHandler

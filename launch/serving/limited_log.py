@@ -1,4 +1,4 @@
-"""A bound on what peers can write into the log."""
+"""Bounds on how often something happens, and on what peers can write into the log."""
 
 import logging
 import threading
@@ -6,7 +6,33 @@ import time
 from collections.abc import Callable
 
 from ...errors import one_line
-from .rate_limit import RateLimit
+
+
+class RateLimit:
+    """Allows events at a rate, and a burst of them at once (a token bucket).
+
+    Args:
+      per_second: the rate.
+      clock: the clock.
+      burst: the most at once; None for as many as in a second.
+    """
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic, burst: float | None = None):
+        self._per_second = per_second
+        self._clock = clock
+        self._burst = self._left = per_second if burst is None else burst
+        self._at = clock()
+
+    def allows(self) -> bool:
+        """Returns whether the event may happen now, and counts it if so."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
 
 _LINES_A_SECOND = 0.2
 _BURST = 20

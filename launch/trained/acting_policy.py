@@ -17,8 +17,7 @@ from ...agents.policies.acting import policy_seed
 from ...agents.variables.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
-from ...environments.batches.given_numbers import read_numbers
-from ...environments.batches.given_observations import read_observations
+from ...environments.batches.given_observations import read_numbers, read_observations
 from ...errors import CallboardError, UnknownAttribute
 from ...specs import EnvironmentSpec
 

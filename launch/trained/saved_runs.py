@@ -16,8 +16,8 @@ from ..experiments.parts.acting_part import ActingPart, Playing
 from ..experiments.settings import read_experiment
 from ..result import EvaluationResult, evaluation_result
 from ..run_directory.chosen_weights import chosen_checkpoint
+from ..run_directory.found_runs import parse_run_reference
 from ..run_directory.remote_storage import is_url, local_copy
-from ..run_directory.run_reference import parse_run_reference
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 from .acting_policy import ActingPolicy
 from .evaluation import evaluate_run, with_evaluation_settings

@@ -15,10 +15,10 @@ from ...errors import CallboardError, one_line
 from ..experiments.settings import read_experiment
 from ..nodes.inference.episode_server import EpisodeServer
 from ..nodes.inference.places import Place
+from ..run_directory.found_runs import RunReference
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
 from ..run_directory.remote_storage import is_url, local_copy
-from ..run_directory.run_reference import RunReference
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 from ..serving.wire_format import WireFormat
 from .evaluation import with_evaluation_settings

@@ -20,9 +20,8 @@ from ..recurrent import FeedForwardCore
 from ..torsos.dense import Normalization
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
-from .actor_critic import ActorCritic, Critics
+from .actor_critic import ActorCritic, CategoricalHead, Critics, DiscreteCritics
 from .composed_actor_critic import AdditiveCritics, ComposedActorCritic, SoftParts, SoftPartsHead
-from .discrete_actor_critic import CategoricalHead, DiscreteCritics
 
 
 def actor_critic_networks(

@@ -15,8 +15,7 @@ from ..heads.heads import SquashedGaussianHead
 from ..network import Network
 from ..normalization import RunningNormalizer
 from ..torsos.dense import Normalization
-from .actor_critic import ActorCritic, CriticHeads
-from .discrete_actor_critic import CategoricalHead
+from .actor_critic import ActorCritic, CategoricalHead, CriticHeads
 
 
 class SoftParts(NamedTuple):

@@ -26,8 +26,7 @@ from ..torsos.encoders import Encoders
 from ..torsos.flatten import scale
 from ..torsos.torso_factory import Torso
 from ..torsos.torsos import MaskHidingTorso, MLPTorso, ObservationTorso
-from .actor_critic import ActorCritic, Critics
-from .discrete_actor_critic import CategoricalHead, DiscreteCritics
+from .actor_critic import ActorCritic, CategoricalHead, Critics, DiscreteCritics
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""

@@ -4,7 +4,7 @@ import numpy as np
 import tree
 
 from callboard import environments
-from callboard.environments.checks.random_actions import random_actions
+from callboard.environments.checks.trial import random_actions
 
 
 def played(name, options, task=None, steps=40, batch_size=3):

@@ -6,7 +6,7 @@ import tree
 
 from callboard import environments
 from callboard.agents.policies.acting import Stepper
-from callboard.environments.checks.random_actions import random_actions
+from callboard.environments.checks.trial import random_actions
 from callboard.errors import MissingPackage
 
 SAME = {"env_python": "same"}

@@ -10,10 +10,8 @@ from ....environments import spec as environment_spec
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
 from ...processes.devices import device_count
-from .episodes_part import EpisodesPart
-from .evaluation_part import EvaluationPart
-from .limits_part import LimitsPart
-from .placement_part import PlacementPart
+from .environment_part import EpisodesPart
+from .placement_part import EvaluationPart, LimitsPart, PlacementPart
 from .policies_part import PoliciesPart
 
 NO_STEP_LIMIT = 2**40

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from ....deadlines import Clock
 from ....environments import ONLY_AGENT
 from ....errors import counted
-from ...experiments.parts.evaluation_part import EvaluationPart
-from ...experiments.parts.limits_part import LimitsPart
+from ...experiments.parts.placement_part import EvaluationPart, LimitsPart
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of
 

@@ -10,8 +10,7 @@ from ....callbacks import EpisodeView
 from ....data import Nest, Timestep
 from ....environments import BatchedEnvironment, EnvironmentWrapper
 from ....environments.batches.episode_metrics import EpisodeMetric, EpisodeMetrics
-from ....environments.batches.infos import NO_INFO, Info
-from ....environments.batches.sought_infos import EPISODES_TO_LOOK
+from ....environments.batches.infos import EPISODES_TO_LOOK, NO_INFO, Info
 from ....environments.batches.tasks import Task
 from ....errors import CallboardError
 from .callback_calls import CallbackCalls

@@ -1,25 +1,95 @@
 """The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
 
+from __future__ import annotations
+
 import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....agents.policies.acting import evaluate
+from ....agents.policies.joint_policy import JointPolicy
 from ....callbacks import EvaluationView
 from ....data import Version
+from ....environments import BatchedEnvironment
+from ....environments.batches.episode_metrics import parse_episode_metrics
 from ...experiments.checked_run import Run
 from ...run_directory.file_errors import file_error
+from ..acting.opponents import Opponents
 from ..episodes.callback_calls import CallbackCalls, callback_run
+from ..episodes.episode_watch import WatchedEnvironment
 from ..episodes.joint_episodes import joint_evaluation_metrics
 from ..episodes.metric_windows import evaluation_metrics
 from ..node import NodeContext, NodeHandle
+from ..progress import MarkedEnvironment
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
-from .evaluated_policies import mean_step
+from .evaluated_policies import EvaluatedPolicies, make_players, mean_step
 from .evaluation_watch import EvaluationWatch
-from .prepared_evaluator import prepare_evaluator
+
+if TYPE_CHECKING:
+    from .evaluation_videos import EvaluationVideos
+
+
+class PreparedEvaluator(NamedTuple):
+    """Parts of an evaluator node."""
+
+    policies: EvaluatedPolicies
+    """The policies that learn: fetches their weights and keeps the best."""
+    opponents: Opponents
+    """Gets the weights of the others."""
+    acting: JointPolicy
+    """Acts with all of them."""
+    environment: BatchedEnvironment
+    """The environments of evaluations."""
+    watched: WatchedEnvironment | None
+    """Collects metrics of its episodes; None if there are none."""
+    videos: EvaluationVideos | None
+    """Takes videos after evaluations; None if none are wanted."""
+
+    def close(self) -> None:
+        """Closes the environments."""
+        if self.videos is not None:
+            self.videos.close()
+        self.environment.close()
+
+
+def prepare_evaluator(context: NodeContext, run: Run, learners: Mapping[str, NodeHandle]) -> PreparedEvaluator | None:
+    """Builds what an evaluator consists of; weights have to be fetched.
+
+    Args:
+      context: context of the node; the result is None if the run stops first.
+      run: the run.
+      learners: handles of the learners, by policy.
+    """
+    progress = context.progress
+    progress.works_slowly("building networks")
+    found = make_players(run, learners, context)
+    if found is None:
+        return None
+    players, learned, opponents = found
+    policies = EvaluatedPolicies(run, learned, learners, context)
+    progress.works_slowly("making environments")
+    environment, acting = players.make(run.acting, run.evaluation.evaluation_batch())
+    metrics = parse_episode_metrics(run.episodes.episode_metrics)
+    watched = WatchedEnvironment(environment, metrics) if metrics else None
+    videos = None
+    if run.evaluation.video_every is not None:
+        # Takes long to import.
+        from .evaluation_videos import EvaluationVideos
+
+        videos = EvaluationVideos(
+            run.acting,
+            players,
+            run.directory,
+            context.notify,
+            lambda environment: MarkedEnvironment(environment, progress),
+        )
+    stepped = MarkedEnvironment(watched or environment, progress)
+    return PreparedEvaluator(policies, opponents, acting, stepped, watched, videos)
+
 
 _POLL_SECONDS = 0.1
 _WEIGHTS_SECONDS = 0.5

@@ -20,8 +20,7 @@ from ....errors import CallboardError, one_line
 from ...processes.listen_filter import PortGuard
 from ...serving.access_token import is_token
 from ...serving.connections import FIRST_SECONDS, Connection, Connections
-from ...serving.limited_log import LimitedLog
-from ...serving.rate_limit import RateLimit
+from ...serving.limited_log import LimitedLog, RateLimit
 from ...serving.server_address import ServerAddress, bind
 from ...serving.wire_format import WireFormat, parse_body
 from .episode_server import ANSWER_SECONDS, EpisodeServer, RefusedRequest, StepRequest

@@ -3,8 +3,7 @@
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.settings.d4pg_settings import D4PGSettings
-from callboard.agents.settings.dmpo_settings import DMPOSettings
+from callboard.agents.settings.d4pg_settings import D4PGSettings, DMPOSettings
 from callboard.settings.nested_settings import from_values
 
 

@@ -9,8 +9,7 @@ from update_on_replicas import BATCH, distribute, made, random_sample
 
 from callboard.agents.policies.acting import trace_layout
 from callboard.agents.variables.frozen_weights import FrozenWeights, is_frozen, trained
-from callboard.agents.variables.weight_names import named_weights
-from callboard.agents.variables.weight_patterns import matching
+from callboard.agents.variables.weight_names import matching, named_weights
 from callboard.data import Layout
 from callboard.errors import CallboardError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.agents.variables.weight_patterns import matching, parts_of
+from callboard.agents.variables.weight_names import matching, parts_of
 from callboard.errors import CallboardError
 
 NAMES = [

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from callboard.environments.batches.given_numbers import read_numbers
+from callboard.environments.batches.given_observations import read_numbers
 from callboard.errors import CallboardError
 
 

@@ -46,9 +46,7 @@ class Walk(gymnasium.Env):
 def examined(warnings=None, **options):
     warnings = [] if warnings is None else warnings
     picture = options.pop("picture", None)
-    subject = Examination(
-        functools.partial(Walk, **options), batch_size=1, steps=5, play_seconds=0.05, picture=picture
-    )
+    subject = Examination(functools.partial(Walk, **options), batch_size=1, steps=5, play_seconds=0.05, picture=picture)
     (found,) = examine_environment(subject, lambda phase: None, warnings.append)
     return found
 

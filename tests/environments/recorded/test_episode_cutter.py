@@ -6,9 +6,8 @@ from dm_env import specs as dm_specs
 
 from callboard.data import Timestep
 from callboard.environments.recorded import episode_cutter
-from callboard.environments.recorded.chosen_infos import TimestepInfos
+from callboard.environments.recorded.chosen_infos import InfoColumns, TimestepInfos
 from callboard.environments.recorded.episode_cutter import EpisodeCutter, Step
-from callboard.environments.recorded.info_columns import InfoColumns
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((), np.float32), dm_specs.DiscreteArray(99, np.int32))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from callboard.environments.recorded.info_columns import InfoColumns
+from callboard.environments.recorded.chosen_infos import InfoColumns
 from callboard.errors import CallboardError
 
 ARRAY = np.arange(2, dtype=np.uint8)

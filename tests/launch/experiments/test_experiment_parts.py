@@ -7,9 +7,8 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
-from callboard.launch.experiments.parts.evaluation_part import EvaluationPart
-from callboard.launch.experiments.parts.limits_part import LimitsPart
 from callboard.launch.experiments.parts.output_part import CheckpointsPart
+from callboard.launch.experiments.parts.placement_part import EvaluationPart, LimitsPart
 from callboard.settings.nested_settings import declared_fields
 
 ORDER = """

@@ -9,7 +9,7 @@ from callboard.launch.experiments.warm_start_settings import (
     check_source_exists,
     parse_source,
 )
-from callboard.launch.run_directory.run_reference import RunReference
+from callboard.launch.run_directory.found_runs import RunReference
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.run_directory.run_reference import parse_run_reference
+from callboard.launch.run_directory.found_runs import parse_run_reference
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from untrained_runs import write_run
 from callboard.environments.masked_observations import masked
 from callboard.errors import CallboardError
 from callboard.launch.nodes.inference.http_door import HttpDoor
-from callboard.launch.run_directory.run_reference import RunReference
+from callboard.launch.run_directory.found_runs import RunReference
 from callboard.launch.serving.server_address import ServerAddress
 from callboard.launch.trained.saved_runs import load_policy
 from callboard.launch.trained.served_policy import ServedPolicy

@@ -5,10 +5,9 @@ from composed_actions import ACTIONS, BOX, spec_of
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.actor_critics.actor_critic import Critics
+from callboard.networks.actor_critics.actor_critic import Critics, DiscreteCritics
 from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
 from callboard.networks.actor_critics.composed_actor_critic import AdditiveCritics, ComposedActorCritic
-from callboard.networks.actor_critics.discrete_actor_critic import DiscreteCritics
 
 BOUNDED = specs.BoundedArray((2,), "float32", -1.0, 3.0)
 

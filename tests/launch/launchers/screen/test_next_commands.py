@@ -15,7 +15,7 @@ from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.settings import write_experiment
 from callboard.launch.launchers.run_outcome import Outcome
-from callboard.launch.launchers.screen.next_commands import next_commands
+from callboard.launch.launchers.screen.run_summary import next_commands
 from callboard.launch.run_directory.layout import RunDirectory
 
 LIMITS = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from callboard.launch.nodes.acting.held_snapshots import HeldSnapshots
+from callboard.launch.nodes.acting.weight_store import HeldSnapshots
 
 PACKED = np.arange(10, dtype=np.uint8)
 

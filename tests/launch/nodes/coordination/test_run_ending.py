@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from callboard.launch.experiments.settings import parse_experiment
-from callboard.launch.nodes.coordination.run_ending import RunEnding
+from callboard.launch.nodes.coordination.run_limits import RunEnding
 from callboard.launch.nodes.coordination.stopping_rules import Stop
 
 LIMIT = Stop("reached max_steps", final_evaluation=True)
