@@ -49,7 +49,6 @@ environments.adapters.info_masks environments.info_masks
 environments.adapters.minigrid environments.minigrid
 environments.batches.episode_limits environments.checks.episode_limits
 environments.batches.sought_infos environments.batches.infos
-environments.batches.spaces environments.batches.space_sizes
 environments.checks.checked_observations environments.batches.checked_observations
 environments.checks.given_numbers environments.batches.given_observations
 environments.checks.given_observations environments.batches.given_observations

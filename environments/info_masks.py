@@ -17,7 +17,7 @@ from .adapters.gymnasium_wrappers import NamedWrapper
 from .adapters.single_environments import Singles, refuse_singles
 from .batches import encoding
 from .batches.infos import Info, final_info_rows, info_rows
-from .batches.space_sizes import action_encoding
+from .batches.spaces import action_encoding
 
 _REST = "observation"
 

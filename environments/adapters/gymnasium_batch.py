@@ -13,7 +13,7 @@ from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, p
 from ..batches.given_observations import one_number
 from ..batches.goal_rewards import GoalRewards, goal_rewards
 from ..batches.infos import Infos, chosen_rows, no_infos
-from ..batches.space_sizes import action_encoding, observation_encoding
+from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, reset_options
 from .gymnasium_checks import (
     check_has,

@@ -11,7 +11,7 @@ from ...caller_words import argument
 from ...errors import CallboardError
 from ..batches.encoding import encode_one
 from ..batches.given_observations import one_number
-from ..batches.space_sizes import observation_encoding
+from ..batches.spaces import observation_encoding
 from ..batches.tasks import check_options_error
 from .old_gym import OldGym
 

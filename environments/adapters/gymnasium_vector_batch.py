@@ -16,7 +16,7 @@ from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, p
 from ..batches.goal_rewards import GoalRewards, goal_rewards
 from ..batches.infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
 from ..batches.overwritten_observations import FinalObservationCheck
-from ..batches.space_sizes import action_encoding, observation_encoding
+from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .gymnasium_checks import (
     autoreset_mode,

@@ -9,7 +9,7 @@ from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds
-from ..batches.space_sizes import action_encoding, observation_encoding
+from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.user_errors import unknown_option
 from ..recorded.recorded_data import open_data
 from .spaces_file import read_spaces

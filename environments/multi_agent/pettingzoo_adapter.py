@@ -14,7 +14,7 @@ from ..batches import encoding
 from ..batches.batched import picture
 from ..batches.encoding import EnvironmentEncoding
 from ..batches.infos import NO_INFO, Info
-from ..batches.space_sizes import action_encoding, observation_encoding
+from ..batches.spaces import action_encoding, observation_encoding
 from ..batches.tasks import Task, Tasks, check_options_error, reset_options
 from ..info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .agent_rewards import AgentRewards, finite_reward

@@ -14,7 +14,7 @@ from ...errors import CallboardError, one_line, path_text
 from ...specs import EnvironmentSpec
 from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import EnvironmentEncoding
-from ..batches.space_sizes import action_encoding, observation_encoding
+from ..batches.spaces import action_encoding, observation_encoding
 from .dataset_metadata import METADATA, read_metadata
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import CallboardError
 from ..batches import encoding
-from ..batches.space_sizes import observation_encoding
+from ..batches.spaces import observation_encoding
 from .exchange import SLOTS, Exchange
 from .plain_values import described_space, listed, restored
 from .worker_process import Refusal, WorkerProcess

@@ -15,7 +15,7 @@ from ...settings.setting_types import shown
 from ..adapters.gymnasium_checks import check_batch_step, check_reset_error, check_step, checked_reset, wrong_step
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..batches import encoding
-from ..batches.space_sizes import observation_encoding
+from ..batches.spaces import observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .exchange import SLOTS, Exchange
 from .plain_values import described_space, listed, restored

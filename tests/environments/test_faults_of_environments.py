@@ -11,7 +11,7 @@ from callboard.agents.policies.acting import Stepper
 from callboard.environments import AgentStep, MultiAgentEnvironment, make_policy_batches, parse_mapping
 from callboard.environments.adapters.old_gym import OldGym
 from callboard.environments.batches import encoding
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.multi_agent.joint_batch import JointBatch
 from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec

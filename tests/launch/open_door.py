@@ -11,7 +11,7 @@ from gymnasium import spaces
 from callboard.agents.policies.batched_policy import InferenceResult
 from callboard.data import Version
 from callboard.environments.batches import encoding
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.launch.nodes.inference.episode_server import EpisodeServer
 from callboard.launch.nodes.inference.http_door import HttpDoor
 from callboard.launch.nodes.inference.places import Place

@@ -11,7 +11,7 @@ from callboard.agents.ppo import Ppo
 from callboard.cli.command import main
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.episode_metrics import parse_episode_metrics
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.multi_agent.agent_rewards import AgentRewards
 from callboard.errors import CallboardError
 from callboard.launch.nodes.episodes.callback_calls import _checked

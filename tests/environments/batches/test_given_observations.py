@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from callboard.environments.batches.given_observations import read_observations
-from callboard.environments.batches.space_sizes import observation_encoding
+from callboard.environments.batches.spaces import observation_encoding
 from callboard.errors import CallboardError
 
 VECTOR = observation_encoding(spaces.Box(-1, 1, (3,), np.float64))

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
 from callboard.environments.adapters.single_environments import ProcessBatch
 from callboard.environments.batches.given_observations import read_observations
-from callboard.environments.batches.space_sizes import observation_encoding
+from callboard.environments.batches.spaces import observation_encoding
 from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
 

@@ -14,7 +14,8 @@ from callboard.environments import make_multi_agent
 from callboard.environments.adapters.dm_env_adapter import spec_encoding
 from callboard.environments.batches.batched import BatchedEnvironment
 from callboard.environments.batches.fixed_sizes import FixedSizeObservations
-from callboard.environments.batches.space_sizes import MOST_PARTS, action_encoding, observation_encoding
+from callboard.environments.batches.space_sizes import MOST_PARTS
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.batches.spec_files import parse_spec
 from callboard.environments.multi_agent.agent_padding import PaddedAgents
 from callboard.environments.recorded.dataset_metadata import _space as recorded_space

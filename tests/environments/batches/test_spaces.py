@@ -13,7 +13,7 @@ from odd_environments import error_of
 
 from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch, make
 from callboard.environments.batches.encoding import decode, stack
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
 

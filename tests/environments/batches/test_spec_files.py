@@ -11,7 +11,7 @@ from gymnasium import spaces
 from callboard.environments import GymnasiumBatch
 from callboard.environments.batches import encoding
 from callboard.environments.batches.encoding import EnvironmentEncoding, encoding_of
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.batches.spec_files import format_spec, parse_spec
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 

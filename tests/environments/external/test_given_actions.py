@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from callboard.environments.batches.encoding import split
-from callboard.environments.batches.space_sizes import action_encoding
+from callboard.environments.batches.spaces import action_encoding
 from callboard.environments.external.given_actions import read_action
 from callboard.errors import CallboardError
 

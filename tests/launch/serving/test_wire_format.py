@@ -4,7 +4,7 @@ import pytest
 from gymnasium import spaces
 
 from callboard.environments.batches import encoding
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
 from callboard.launch.serving.wire_format import WireFormat
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from callboard.agents.impala import Impala
 from callboard.environments.batches.encoding import EnvironmentEncoding
-from callboard.environments.batches.space_sizes import action_encoding, observation_encoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.trained.acting_policy import ActingPolicy
