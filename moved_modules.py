@@ -24,6 +24,7 @@ agents.learning.ppo_rollout agents.ppo_rollout
 agents.learning.sac_composed agents.soft_actions
 agents.learning.weight_names agents.variables.weight_names
 agents.learning.weight_patterns agents.variables.weight_names
+agents.offline.awr_settings agents.offline.bc_settings
 agents.offline.cql_settings agents.settings.sac_settings
 agents.offline.td3_bc_settings agents.settings.td3_settings
 agents.optimizer_settings agents.settings.optimizer_settings
@@ -70,9 +71,11 @@ launch.datasets studies.datasets
 launch.experiment launch.experiments.experiment
 launch.launchers.node_processes.preload launch.preload
 launch.launchers.screen.next_commands launch.launchers.screen.run_summary
-launch.launchers.supervision.node_thread launch.launchers.node_thread
+launch.launchers.supervision.node_thread launch.launchers.threads
 launch.loggers.run_loggers launch.nodes.coordination.coordinator
+launch.nodes.coordination.node_incarnations launch.nodes.coordination.report_intake
 launch.nodes.coordination.run_ending launch.nodes.coordination.run_limits
+launch.nodes.coordination.step_rates launch.nodes.coordination.run_metrics
 launch.nodes.devices launch.processes.devices
 launch.nodes.episodes.training_pictures launch.pictures.training_pictures
 launch.nodes.evaluation.prepared_evaluator launch.nodes.evaluation.evaluator
@@ -84,7 +87,7 @@ launch.run_directory.run_reference launch.run_directory.found_runs
 launch.runs.live_view launch.pictures.live_view
 launch.serving.episode_server launch.nodes.inference.episode_server
 launch.serving.http_door launch.nodes.inference.http_door
-launch.serving.place_pacing launch.nodes.inference.place_pacing
+launch.serving.place_pacing launch.nodes.inference.policy_server
 launch.serving.places launch.nodes.inference.places
 launch.serving.rate_limit launch.serving.limited_log
 launch.serving.served_policy launch.trained.served_policy

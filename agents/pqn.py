@@ -32,7 +32,7 @@ from .policies.action_checks import check_discrete
 from .ppo_learner import PpoLearner
 from .ppo_rollout import single_transitions
 from .r2d2 import R2D2Policy
-from .settings.pqn_settings import PqnSettings
+from .settings.ppo_settings import PqnSettings
 from .watched import Gradient, Quantity, Returns
 
 

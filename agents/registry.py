@@ -9,15 +9,13 @@ from ..settings.named_objects import import_object
 from ..settings.setting_types import shown
 from .agent import Agent
 from .agent_names import agent_path
-from .offline.awr_settings import AWRSettings
-from .offline.bc_settings import BCSettings
+from .offline.bc_settings import AWRSettings, BCSettings
 from .offline.iql_settings import IQLSettings
 from .settings.a2c_settings import A2CSettings, A3CSettings
 from .settings.apex_settings import ApexSettings
 from .settings.d4pg_settings import D4PGSettings, DMPOSettings
 from .settings.impala_settings import AppoSettings, ImpalaSettings
-from .settings.ppo_settings import PpoSettings
-from .settings.pqn_settings import PqnSettings
+from .settings.ppo_settings import PpoSettings, PqnSettings
 from .settings.qmix_settings import QmixSettings, VdnSettings
 from .settings.r2d2_settings import R2D2Settings
 from .settings.sac_settings import CQLSettings, DrQSettings, SacSettings

@@ -7,9 +7,8 @@ import numpy as np
 from dm_env import specs as dm_specs
 
 from ...errors import CallboardError
-from ...networks.critic_settings import CriticSettings
 from ...networks.factory import check_network
-from ...networks.network_settings import ActorCriticSettings, NetworkSettings
+from ...networks.network_settings import ActorCriticSettings, CriticSettings, NetworkSettings
 from ...replay import check_stack
 from ...specs import EnvironmentSpec
 

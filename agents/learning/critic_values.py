@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from ...networks import stateless_random
-from ...networks.critic_settings import CriticSettings
+from ...networks.network_settings import CriticSettings
 from ...networks.random_streams import Stream
 from ..losses.quantile import quantile_huber_loss
 from ..losses.shapes import check_ranks

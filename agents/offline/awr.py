@@ -18,8 +18,8 @@ from ..losses.replicas import sum_over_replicas
 from ..losses.rewards import learning_reward
 from ..losses.shapes import where_valid
 from ..watched import Gradient, Quantity, Returns
-from .awr_settings import AWRSettings
 from .bc import BC, BCNetworks
+from .bc_settings import AWRSettings
 
 
 @dataclasses.dataclass(frozen=True)

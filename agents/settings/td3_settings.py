@@ -5,8 +5,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from ...networks.critic_settings import CriticSettings
-from ...networks.network_settings import ActorCriticSettings
+from ...networks.network_settings import ActorCriticSettings, CriticSettings
 from ...settings.replay_settings import ReplaySettings
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings

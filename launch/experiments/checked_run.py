@@ -12,10 +12,9 @@ from ...specs import EnvironmentSpec
 from ..run_directory.layout import RunDirectory
 from .experiment import Experiment
 from .parts.acting_part import ActingPart
-from .parts.environment_part import EpisodesPart
+from .parts.environment_part import EpisodesPart, PoliciesPart
 from .parts.output_part import CheckpointsPart, OutputPart, RecordingPart
 from .parts.placement_part import EvaluationPart, LimitsPart, PlacementPart, ServerPart, WarmStartPart
-from .parts.policies_part import PoliciesPart
 from .policy_plan import Layouts, PolicyPlan, make_plan
 
 Part = TypeVar("Part")

@@ -26,10 +26,9 @@ from ..processes.devices import device_count, gpu_indices
 from ..processes.gpu_driver import find_gpus
 from .curriculum import check_stages
 from .parts.acting_part import ActingPart
-from .parts.environment_part import EpisodesPart
+from .parts.environment_part import EpisodesPart, PoliciesPart
 from .parts.output_part import CheckpointsPart, RecordingPart
 from .parts.placement_part import PlacementPart, ServerPart
-from .parts.policies_part import PoliciesPart
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
 

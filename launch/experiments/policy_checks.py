@@ -13,9 +13,9 @@ from ...specs import EnvironmentSpec, describe
 from ..run_directory.metric_names import POLICY_METRICS
 from .experiment_checks import check_agent, check_run_conditions
 from .parts.acting_part import ActingPart
+from .parts.environment_part import PoliciesPart
 from .parts.output_part import CheckpointsPart
 from .parts.placement_part import WarmStartPart
-from .parts.policies_part import PoliciesPart
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 from .stop_conditions import check_conditions, parse_conditions

@@ -13,7 +13,7 @@ from ...environments.multi_agent.policy_slots import PolicyMapping, PolicySlots,
 from ...errors import unknown
 from ...specs import EnvironmentSpec
 from .parts.acting_part import LayoutPart
-from .parts.policies_part import PoliciesPart
+from .parts.environment_part import PoliciesPart
 from .policy_settings import SHARED, PolicySettings, Snapshots, TrainedPolicy, learning_policies
 
 

@@ -35,12 +35,12 @@ from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
 from .node_processes.prepared_process import exit_by, prepare_process
-from .node_thread import ThreadWorker
 from .run_outcome import Monitor, Outcome, OutputClosed
 from .screen.display import LineMonitor
 from .screen.run_summary import SummaryMonitor, describe_end
 from .supervision.remote_monitor import MonitorClient
 from .supervision.supervisor import Event, Exit, Supervised, Supervisor, Worker
+from .threads import ThreadWorker
 
 _ONE_PROCESS = (lp.LaunchType.LOCAL_MULTI_THREADING, lp.LaunchType.TEST_MULTI_THREADING)
 _WATCH_SECONDS = 0.2

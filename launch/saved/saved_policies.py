@@ -15,7 +15,7 @@ from ...errors import CallboardError
 from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec, describe
 from ..experiments.parts.acting_part import ActingPart
-from ..experiments.parts.policies_part import PoliciesPart
+from ..experiments.parts.environment_part import PoliciesPart
 from ..experiments.policy_plan import make_plan
 from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.settings import read_experiment

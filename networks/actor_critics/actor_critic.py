@@ -11,11 +11,11 @@ from ... import specs
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
 from ..actions.legal_actions import mask_illegal
-from ..critic_settings import CriticSettings
 from ..distributions import Categorical
 from ..heads.heads import MLPHead
 from ..heads.parallel_heads import ParallelHeads
 from ..network import Network
+from ..network_settings import CriticSettings
 from ..normalization import RunningNormalizer
 from ..target_update import copy_weights
 from ..torsos.dense import Normalization

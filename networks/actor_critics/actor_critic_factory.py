@@ -11,11 +11,11 @@ from ... import specs
 from ..action_policy import is_single_box
 from ..actions.action_bounds import ActionBounds
 from ..actions.action_parts import ActionParts
-from ..critic_settings import CriticSettings
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
 from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
+from ..network_settings import CriticSettings
 from ..recurrent import FeedForwardCore
 from ..torsos.dense import Normalization
 from ..torsos.encoders import Encoders

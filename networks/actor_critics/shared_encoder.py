@@ -14,11 +14,11 @@ from ... import specs
 from ...action_masks import has_mask, visible_spec
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
-from ..critic_settings import CriticSettings
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
 from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
+from ..network_settings import CriticSettings
 from ..precision import Precision, with_precision
 from ..recurrent import FeedForwardCore
 from ..torsos.dense import Normalization

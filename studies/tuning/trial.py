@@ -21,7 +21,7 @@ from ray import tune as ray_tune
 from ...errors import CallboardError
 from ...files.atomic_files import link_or_copy
 from ...files.guarded_files import read_json
-from ...launch.experiments.parts.policies_part import PoliciesPart
+from ...launch.experiments.parts.environment_part import PoliciesPart
 from ...launch.experiments.policy_settings import SHARED, learning_policies
 from ...launch.run import run
 from ...launch.run_directory.checkpoints import Checkpoints, step_of

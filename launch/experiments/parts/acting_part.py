@@ -10,9 +10,8 @@ from ....environments import spec as environment_spec
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
 from ...processes.devices import device_count
-from .environment_part import EpisodesPart
+from .environment_part import EpisodesPart, PoliciesPart
 from .placement_part import EvaluationPart, LimitsPart, PlacementPart
-from .policies_part import PoliciesPart
 
 NO_STEP_LIMIT = 2**40
 """`Layout.max_steps` of a run without actors, which makes no environment step."""

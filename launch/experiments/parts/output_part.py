@@ -4,8 +4,7 @@ import dataclasses
 import pathlib
 from typing import Literal
 
-from .environment_part import EnvironmentPart
-from .policies_part import AgentPart
+from .environment_part import AgentPart, EnvironmentPart
 from .quantities import CheckpointCount, Gigabytes, Port, Seconds, StepCount
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ....deadlines import Deadline
 from ....errors import counted, printable, printable_lines
-from ...nodes.coordination.step_rates import RateWindow
+from ...nodes.coordination.run_metrics import RateWindow
 from ..run_outcome import OutputClosed
 from .bottleneck import find_bottleneck
 from .trend import Trend, duration, rate, time_left

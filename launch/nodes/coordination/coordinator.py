@@ -24,9 +24,8 @@ from ..reports.run_control import RunControl
 from .control_file import ControlFile
 from .counters import CounterFile
 from .memory_watch import MemoryWatch
-from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
-from .report_intake import ReportIntake
+from .report_intake import NodeIncarnations, ReportIntake
 from .run_hooks import RunHooks
 from .run_limits import RunLimits
 from .run_metrics import RunMetrics

@@ -8,12 +8,12 @@ from ...experiments.checked_run import Run
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.metrics import MetricsWriter
 from ..node import NodeContext
-from .actor_quorum import ActorQuorum
 from .counters import CounterFile, Counters
 from .learning_warnings import LearningWarnings
 from .memory_watch import memory_metrics
 from .node_overview import NodeOverview
 from .run_hooks import RunHooks
+from .run_limits import ActorQuorum
 from .run_metrics import RunMetrics
 from .stopping_rules import StoppingRules
 

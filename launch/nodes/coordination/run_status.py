@@ -12,8 +12,8 @@ from ...experiments.checked_run import Run
 from ..node import NodeContext
 from ..reports.node_health import thread_stacks
 from ..reports.run_control import RunControl
-from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
+from .report_intake import NodeIncarnations
 from .run_limits import RunLimits
 from .run_metrics import RunMetrics
 from .run_records import RunRecords

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.node_thread import ThreadWorker
 from callboard.launch.launchers.supervision.supervisor import Exit
+from callboard.launch.launchers.threads import ThreadWorker
 
 
 class Worker:

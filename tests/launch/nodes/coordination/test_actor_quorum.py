@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.launch.nodes.coordination.actor_quorum import ActorQuorum
+from callboard.launch.nodes.coordination.run_limits import ActorQuorum
 
 
 class Counted:

@@ -1,6 +1,6 @@
 """Which incarnations of nodes have changed since a version that another node knows."""
 
-from callboard.launch.nodes.coordination.node_incarnations import NodeIncarnations
+from callboard.launch.nodes.coordination.report_intake import NodeIncarnations
 
 
 def test_an_answer_holds_only_what_is_new():

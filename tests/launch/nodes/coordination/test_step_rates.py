@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.launch.nodes.coordination.step_rates import RateWindow, StepRates
+from callboard.launch.nodes.coordination.run_metrics import RateWindow, StepRates
 
 
 def test_rates_are_those_of_the_last_ten_seconds():

@@ -1,7 +1,7 @@
 """Pacing of places: those in use share what all of them may have in flight."""
 
 from callboard.data import Version
-from callboard.launch.nodes.inference.place_pacing import PlacePacer, SharedPace
+from callboard.launch.nodes.inference.policy_server import PlacePacer, SharedPace
 from callboard.replay import Pace
 
 PACE = Pace(max_policy_lag=0, unroll_length=2, items_per_actor=1)
