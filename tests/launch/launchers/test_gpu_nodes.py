@@ -33,7 +33,7 @@ def loaded(process):
 
 
 def check_nodes(run):
-    """Checks a run while it goes on, and ends it; returns its output."""
+    """Checks a run while it continues, and ends it; returns its output."""
     run.wait_for_steps(500)
     run.wait_until(lambda: (run.run_dir / "logs/evaluator-0.log").exists())
     found = {node: loaded(run.pid_of(node)) for node in NODES}
