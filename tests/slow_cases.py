@@ -34,7 +34,7 @@ def values_in_session(request: pytest.FixtureRequest, parameter: str) -> list[An
 
     A fixture that computes something for all of them at once would otherwise compute it for tests that do not run.
     """
-    found = {}
+    found: dict[Any, None] = {}
     for item in request.session.items:
         if request.fixturename in getattr(item, "fixturenames", ()) and hasattr(item, "callspec"):
             value = item.callspec.params.get(parameter)

@@ -7,13 +7,13 @@ import pytest
 import reverb
 
 from callboard.replay import Heartbeat, ReplayHandle
-from callboard.replay.servers import heartbeat
+from callboard.replay.servers import handle
 
 
 @pytest.fixture
 def stop(monkeypatch):
     """Ends the threads of the test's heartbeat; there are a hundred heartbeats in a second."""
-    monkeypatch.setattr(heartbeat, "_SECONDS", 0.01)
+    monkeypatch.setattr(handle, "_SECONDS", 0.01)
     event = threading.Event()
     yield event
     event.set()
