@@ -120,7 +120,7 @@ def check_text(name: object, what: str) -> None:
         raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
 
 
-def path_text(path: object, what: str) -> str:
+def named_path(path: object, what: str) -> str:
     """Returns a path or a URL that a user has named, as text.
 
     Args:

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 import callboard
-from callboard.errors import CallboardError, path_text
+from callboard.errors import CallboardError, named_path
 from callboard.studies.zoo.zoo_policies import find_policy
 
 WRONG_PATHS = {
@@ -44,5 +44,5 @@ def test_a_path_that_can_be_none_is_one_line(function, wrong, tmp_path, monkeypa
 
 def test_paths_that_can_be_are_as_they_were():
     for path in ("", ".", "a\udcff", "ü" * 127, "x/" * 2047, "s3://" + "x" * 5000, "größe@latest"):
-        assert path_text(path, "run") == path
-    assert path_text(pathlib.Path("runs/x"), "run") == "runs/x"
+        assert named_path(path, "run") == path
+    assert named_path(pathlib.Path("runs/x"), "run") == "runs/x"

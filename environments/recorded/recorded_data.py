@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from ...data import RECORDED, Nest
-from ...errors import CallboardError, one_line, path_text
+from ...errors import CallboardError, named_path, one_line
 from ...specs import EnvironmentSpec
 from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import EnvironmentEncoding
@@ -210,7 +210,7 @@ def open_data(dataset: str | os.PathLike[str]) -> RecordedData:
     Raises:
       CallboardError: there is none, or it cannot have this name; see also `RecordedData`.
     """
-    name = path_text(dataset, "data set")
+    name = named_path(dataset, "data set")
     require_minari(f"the data set {name}")
     from minari.storage.datasets_root_dir import get_dataset_path
 

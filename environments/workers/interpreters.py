@@ -125,7 +125,7 @@ def _made_by_uv(setting: str) -> str:
     """Returns the executable of a virtual environment with the packages of a setting, which is made if need be."""
     given = [one.strip() for one in setting.removeprefix(_UV).split(",") if one.strip()]
     requirements = [os.path.abspath(one) if one.startswith("./") else one for one in given]
-    if not requirements or any(one.startswith("-") for one in requirements):  # Options of uv are nobody's packages.
+    if not requirements or any(one.startswith("-") for one in requirements):  # These are options of uv.
         raise CallboardError(f"{PYTHON}: name a package after '{_UV}', such as '{_UV}gymnasium==1.1.1'")
     uv = shutil.which("uv") or os.path.join(os.path.dirname(sys.executable), "uv")
     if not os.path.exists(uv):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import CallboardError, path_text
+from ...errors import CallboardError, named_path
 from .layout import MOST_METRICS_BYTES, RunDirectory, is_checkpoint_name
 from .remote_storage import Storage, is_url
 from .run_lock import check_not_running
@@ -43,7 +43,7 @@ def parse_run_reference(text: str | os.PathLike[str], default: str = "") -> RunR
     Raises:
       CallboardError: the text after `@` names no checkpoint, or no path can be such.
     """
-    path = path_text(text, "run")
+    path = named_path(text, "run")
     exists = not is_url(path) and os.path.lexists(path)
     run, at, checkpoint = path.rpartition("@")
     if at and run and not exists and "/" not in checkpoint:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...agents.agent import Policy
 from ...environments import environment_text
-from ...errors import CallboardError, path_text, unknown
+from ...errors import CallboardError, named_path, unknown
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -93,7 +93,7 @@ def export(
     """
     if format not in get_args(Format):
         raise unknown("format", format, get_args(Format))
-    target = pathlib.Path(path_text(path, "export"))
+    target = pathlib.Path(named_path(path, "export"))
     reference = parse_run_reference(run)
     with local_copy(reference.run, reference.checkpoint) as directory:
         experiment = with_evaluation_settings(read_experiment(reference.run, trust=trust), mode, epsilon)
@@ -141,7 +141,7 @@ def load_policy(
       CallboardError: there is no such policy, it is damaged, an argument is out of range, or the run is from before
         specs of environments were saved.
     """
-    if not is_url(path_text(source, "policy")) and is_export(pathlib.Path(source)):
+    if not is_url(named_path(source, "policy")) and is_export(pathlib.Path(source)):
         if (mode, seed, epsilon) != (None, None, None):
             raise CallboardError(
                 f"{source} is an export and acts as its run's evaluations: leave mode, seed and epsilon out"

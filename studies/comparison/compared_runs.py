@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError, path_text
+from ...errors import CallboardError, named_path
 from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import converted
 from .comparison import Comparison, ComparisonSettings, group_runs
@@ -38,7 +38,7 @@ def compare(
     check_argument_names(ComparisonSettings, settings)
     made = converted("", settings, ComparisonSettings)
     made.check()
-    return compare_runs([path_text(name, "run") for name in given], made, include_running, group_by, labels)
+    return compare_runs([named_path(name, "run") for name in given], made, include_running, group_by, labels)
 
 
 def compare_runs(

@@ -12,7 +12,7 @@ import tree
 from ...environments import BatchedEnvironment, factory
 from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
-from ...errors import CallboardError, path_text
+from ...errors import CallboardError, named_path
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
 
@@ -68,7 +68,7 @@ def write_video(
             f"there is no episode {episode} in the data set {data.name}, which has {data.total_episodes:,}; they are "
             "numbered from 0"
         )
-    path = pathlib.Path(f"episode-{episode}.mp4" if path is None else path_text(path, "video"))
+    path = pathlib.Path(f"episode-{episode}.mp4" if path is None else named_path(path, "video"))
     if path.suffix != ".mp4":
         raise CallboardError(f"a video is an MP4 file: name one that ends in .mp4, not {path.name!r}")
     (recorded,) = data.episodes([episode])

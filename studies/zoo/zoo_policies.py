@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...errors import CallboardError, one_line, path_text, unknown
+from ...errors import CallboardError, named_path, one_line, unknown
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_json, read_regular
 from ...launch.run_directory.layout import RunDirectory
@@ -174,7 +174,7 @@ def check_name(name: str) -> None:
 
 
 def _names(place: str) -> list[str]:
-    if is_url(path_text(place, "zoo")):
+    if is_url(named_path(place, "zoo")):
         names = [path.rpartition("/")[0] for path in Storage(place).find(f"*/{CARD}")]
     elif pathlib.Path(place).is_dir():
         names = [path.parent.name for path in pathlib.Path(place).glob(f"*/{CARD}")]

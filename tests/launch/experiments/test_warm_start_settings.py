@@ -25,9 +25,9 @@ def test_a_source_is_a_run_and_a_checkpoint(text, expected):
     assert parse_source(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "a\0b"])
-def test_a_source_without_a_run_is_refused(text):
-    with pytest.raises(CallboardError, match="init_from .* names no run"):
+@pytest.mark.parametrize("text, problem", [("", "init_from .* names no run"), ("a\0b", "the run .* null character")])
+def test_a_source_without_a_run_is_refused(text, problem):
+    with pytest.raises(CallboardError, match=problem):
         parse_source(text)
 
 
