@@ -140,12 +140,24 @@ def _made_by_uv(setting: str) -> str:
             return str(executable)
         print(printable(f"callboard: {setting} is installed into {folder}"), file=sys.stderr, flush=True)
         pythons = [one for one in requirements if one.startswith("python=")]
-        versions = [part for one in pythons for part in ("--python", one.lstrip("python="))]
+        versions = [part for one in pythons for part in ("--python", _python(one.removeprefix("python").lstrip("=")))]
         packages = [one for one in requirements if one not in pythons]
         _run_uv(setting, cache, [uv, "venv", "--quiet", "--clear", *versions, str(folder)])
         _run_uv(setting, cache, [uv, "pip", "install", "--quiet", "--python", str(executable), "numpy", *packages])
         finished.write_text(",".join(requirements) + "\n")
     return str(executable)
+
+
+def _python(version: str) -> str:
+    """Returns a version as it is; of a path, the executable itself: pyenv's depend on the working directory."""
+    if os.sep not in version:
+        return version
+    command = [version, "-I", "-c", "import sys; print(sys.executable)"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return version
+    return done.stdout.strip() or version
 
 
 def _run_uv(setting: str, folder: pathlib.Path, command: list[str]) -> None:
