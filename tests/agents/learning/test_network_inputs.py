@@ -83,15 +83,17 @@ def samples_of(agent: Any, continuous: bool, directory: Any) -> tuple[list[Sampl
     actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
     pace = agent.make_replay(layout).pace
     timesteps = 0
-    while timesteps < 60 and (pace is not None or actor.writer.ready(0.1)):
+    while timesteps < 60 and (pace is not None or actor.writer.ready(1.0)):
         actor.step()
         timesteps += 1
         if pace is not None and timesteps % pace.unroll_length == 0:
             actor.end_sequence()
-            if not actor.writer.ready(0.1, max_pending=0):
+            if not actor.writer.ready(1.0, max_pending=0):
                 break
     reader = BatchReader(
-        lambda: Elements(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset), lambda: False
+        lambda: Elements(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset),
+        lambda: False,
+        patience=60.0,
     )
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     samples = [next(reader), next(reader)]
