@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -222,7 +223,7 @@ def copied_agents(monkeypatch, tmp_path):
 
 def version_of(agent):
     versions._imported.cache_clear()
-    versions._text.cache_clear()
+    versions._definitions.cache_clear()
     return versions.algorithm_version(agent)
 
 
@@ -234,10 +235,15 @@ def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copi
     acting = copied_agents / "policies" / "acting.py"
     acting.write_text(acting.read_text() + "\nA_NEW_NAME = 1\n")
     assert {agent: version_of(agent) for agent in before} == before
-    losses.write_text(losses.read_text() + "\nA_NEW_NAME = 1\n")
+    moved = losses.with_name("moved.py")
+    moved.write_text(losses.read_text() + "\nA_NEW_NAME = 1\n")
+    names = re.findall(r"^(?:def|class) (\w+)", moved.read_text(), re.MULTILINE)
+    losses.write_text(f"from .moved import {', '.join(names)}\n")
+    assert {agent: version_of(agent) for agent in before} == before
+    moved.write_text(moved.read_text().replace("return ", "return 1.0 * ", 1))
     assert version_of("ppo") != before["ppo"] and version_of("sac") == before["sac"]
     settings = copied_agents / "settings" / "sac_settings.py"
-    settings.write_text(settings.read_text() + "\nA_NEW_NAME = 1\n")
+    settings.write_text(settings.read_text().replace("0.005", "0.006"))
     assert version_of("sac") != before["sac"]
 
 
