@@ -11,7 +11,7 @@ from .exchange import Space
 
 
 def described_space(space: Space, role: str = "observation") -> spaces.Space:
-    """Returns the space that `exchange.described` has described.
+    """Returns the space that `exchange.space_description` has described.
 
     Raises:
       CallboardError: it is of a kind whose values have no fixed size.
