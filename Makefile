@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml uv.lock .python-version
 		echo "make install needs Python $$(cat .python-version), and $(PYTHON) is another one: leave PYTHON out"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo --extra minari
+	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo --extra minari --extra onnx
 	$(BIN)/python -m compileall -q $(MODULES)
 	touch $@
 

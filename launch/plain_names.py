@@ -28,7 +28,7 @@ def in_plot(text: str) -> str:
 
 
 def plain_names(names: Sequence[str], also: str = "", longest: int | None = None) -> list[str]:
-    """Returns a name of ASCII letters, digits and `_` for each name, no two of them the same.
+    """Returns a name of ASCII letters, digits and `_` for each name, no two of them the same in small letters.
 
     Another character becomes `_`, and one beyond ASCII its number, as `_xf6_` for `ö`.  In names that would then be the
     same, every character becomes its number.
@@ -42,14 +42,15 @@ def plain_names(names: Sequence[str], also: str = "", longest: int | None = None
         names = plain_names(names, also)
         return [name if len(name) <= longest else f"{name[: longest - _DIGEST]}{_digest(name)}" for name in names]
     short = [_plain(name, also, by_number=False) for name in names]
-    counts = Counter(short)
-    found: dict[str, None] = {}
+    # TensorFlow compares the names of tensors in small letters.
+    counts = Counter(map(str.lower, short))
+    found: dict[str, str] = {}
     for name, brief in zip(names, short, strict=True):
-        plain = brief if counts[brief] == 1 else _plain(name, also, by_number=True)
-        while plain in found or (counts[plain] and plain != brief):
+        plain = brief if counts[brief.lower()] == 1 else _plain(name, also, by_number=True)
+        while plain.lower() in found or (counts[plain.lower()] and plain != brief):
             plain += "_"
-        found[plain] = None
-    return list(found)
+        found[plain.lower()] = plain
+    return list(found.values())
 
 
 def _digest(name: str) -> str:

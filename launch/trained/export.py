@@ -20,7 +20,7 @@ from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
-from .onnx_export import check_onnx, save_policy_as_onnx
+from .onnx_export import check_onnx, quiet, save_policy_as_onnx
 from .traced_policy import Signatures, leaf_names, trace_policy
 
 ACT = "serving_default"
@@ -105,7 +105,8 @@ def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any], 
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     with directory_draft(path) as draft:
-        tf.saved_model.save(model, str(draft), signatures=signatures)
+        with quiet("absl"):  # It tells of names in small letters, by which nobody calls the model.
+            tf.saved_model.save(model, str(draft), signatures=signatures)
         (draft / ENVIRONMENT).parent.mkdir()
         (draft / ENVIRONMENT).write_text(environment)
 

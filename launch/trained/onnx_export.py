@@ -56,19 +56,12 @@ def save_policy_as_onnx(
       CallboardError: the policy cannot be converted, or the model acts differently.
     """
     model = _converted(policy)
-    text = (
-        json.dumps(
-            {"format": _FORMAT, "callboard": __version__, **about, **_description(policy, spec)},
-            indent=1,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    about = {"format": _FORMAT, "callboard": __version__, **about, **_description(policy, spec)}
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     with directory_draft(path) as draft:
         (draft / MODEL).write_bytes(model.SerializeToString())
-        (draft / ABOUT).write_text(text, encoding="utf-8")
+        (draft / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
         _check(draft, policy, spec)
     outputs = {_output(name, policy): leaf for name, leaf in policy.signatures.outputs.items()}
     return policy.signatures._replace(outputs=outputs)
@@ -89,7 +82,7 @@ def _converted(policy: TracedPolicy) -> Any:
     )
     signature = [tf.TensorSpec(leaf.shape, leaf.dtype, name) for name, leaf in inputs.items()]
     handlers = {"Log1p": (_rewritten, ["Log1p", "Add", "Log"]), "Expm1": (_rewritten, ["Expm1", "Exp", "Sub"])}
-    with _quiet("tf2onnx"):
+    with quiet("tf2onnx"):
         try:
             model, _ = tf2onnx.convert.from_function(function, signature, _OPSET, custom_op_handlers=handlers)
         except Exception as error:  # Of any class, by the operation.
@@ -228,7 +221,7 @@ def _refusal(problem: str, error: Exception) -> CallboardError:
 
 
 @contextlib.contextmanager
-def _quiet(name: str) -> Iterator[None]:
+def quiet(name: str) -> Iterator[None]:
     """Keeps a logger silent meanwhile."""
     logger = logging.getLogger(name)
     level = logger.level

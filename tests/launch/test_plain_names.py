@@ -22,11 +22,14 @@ def test_names_that_differ_stay_short():
         ["a b", "a/b", "a_b", "a\tb"],
         ["a b", "a/b", "a_x20_b", "a_x2f_b", "a_b_"],
         ["ö", "_xf6_"],
+        ["A", "a", "a_", "A_", "A b", "a/b"],
         ["", "", ""],
         ["\x1b[2J", "\n[2J", "\x00" * 300],
     ],
 )
 def test_no_two_are_the_same(names):
     found = plain_names(names)
-    assert len(set(found)) == len(names) and all(name.isascii() and f"x{name}".isidentifier() for name in found)
+    assert len({name.lower() for name in found}) == len(names) and all(
+        name.isascii() and f"x{name}".isidentifier() for name in found
+    )
     assert plain_names(names) == found

@@ -14,7 +14,9 @@ from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.trained import onnx_export
+from callboard.launch.trained.export import save_policy_as_model
 from callboard.launch.trained.onnx_export import check_onnx, save_policy_as_onnx
+from callboard.launch.trained.saved_runs import load_policy
 from callboard.launch.trained.traced_policy import trace_policy
 from callboard.specs import EnvironmentSpec
 
@@ -41,9 +43,55 @@ class Sums(tf.Module):
         return {"push": seen, "again": seen, "bright": bright, **outputs}, (), {**state, "sum": seen}
 
 
+class Doubled(tf.Module):
+    """Answers each part of an observation with an action of the same name."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names, self.scale = names, tf.Variable(2.0)
+
+    def initial_state(self, batch_size):
+        return {name: tf.zeros((batch_size,), tf.int32) for name in self.names}
+
+    def __call__(self, timestep, state, slot, seed):
+        doubled = {name: value * self.scale for name, value in timestep.observation.items()}
+        return doubled, (), {name: count + 1 for name, count in state.items()}
+
+
+ODD_NAMES = [
+    *("größe", "a/b", "a b", "a_b", "", "_", "'\"`$", "{0}%s", "x" * 300, "x" * 5000, "日本語", "😀", "\n\t", "first"),
+    *("reward", "next_", "state", "..", "/", "A", "a", "const", "Identity:0", "^x", "e\u0301", "é", "1", "01", "\0"),
+    *("\ud800", "\x1b[2J"),
+]
+
 SPEC = EnvironmentSpec({"größe/a b": specs.Array((2,), np.float32), "camera": specs.Array((4, 4, 3), np.uint8)}, {
     "push": specs.Array((2,), np.float32), "again": specs.Array((2,), np.float32), "bright": specs.Array((), np.float32)
 })  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [pytest.param("onnx", marks=needs_onnx), "saved_model"])
+def test_parts_may_have_any_names(form, tmp_path, caplog):
+    parts = {name: specs.Array((2,), np.float32) for name in ODD_NAMES}
+    spec, policy = EnvironmentSpec(parts, parts), Doubled(ODD_NAMES)
+    observation = {name: np.full((1, 2), index, np.float32) for index, name in enumerate(ODD_NAMES)}
+    if form == "saved_model":
+        save_policy_as_model(policy, spec, tmp_path / "model")
+        assert not caplog.messages
+        actions, _ = load_policy(tmp_path / "model")(observation)
+    else:
+        import onnxruntime
+
+        save_policy_as_onnx(trace_policy(policy, spec), spec, tmp_path / "model", {})
+        about = json.loads((tmp_path / "model" / "policy.json").read_text(encoding="utf-8"))
+        session = onnxruntime.InferenceSession(tmp_path / "model" / "policy.onnx")
+        inputs = {leaf["name"]: observation[leaf["path"][1]] for leaf in about["inputs"] if "path" in leaf}
+        inputs |= {leaf["name"]: np.zeros(1, np.int32) for leaf in about["state"]} | {"first": np.zeros(1, bool)}
+        inputs = {name: value for name, value in inputs.items() if name in {leaf.name for leaf in session.get_inputs()}}
+        found = session.run([leaf["name"] for leaf in about["outputs"]], inputs)
+        actions = {leaf["path"][1]: value for leaf, value in zip(about["outputs"], found, strict=True)}
+    assert set(actions) == set(ODD_NAMES)
+    for name in ODD_NAMES:
+        np.testing.assert_array_equal(actions[name], 2 * observation[name], err_msg=ascii(name))
 
 
 @needs_onnx
