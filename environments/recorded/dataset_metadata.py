@@ -16,6 +16,7 @@ from gymnasium import spaces
 from ...errors import CallboardError, one_line
 from ...files.guarded_files import read_json
 from ..batches.space_sizes import DEEPEST, MOST_FEATURES, MOST_NUMBERS
+from .episode_columns import fits_in_file
 
 METADATA = "metadata.json"
 _SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
@@ -114,7 +115,7 @@ def _elements(space: Any, path: tuple[str, ...]) -> Iterator[int]:
         inner = space["subspaces"]
         parts = inner.items() if kind == "Dict" else enumerate(inner)
         for key, part in parts:
-            if kind == "Dict" and (key in ("", ".") or set(str(key)) & {"/", "\0"}):
+            if kind == "Dict" and not fits_in_file(key):
                 raise CallboardError(f"its part {key!r}{place} has a name that no HDF5 file can hold")
             yield from _elements(part, (*path, str(key)))
         return

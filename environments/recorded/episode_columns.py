@@ -4,6 +4,7 @@ Minari writes images as JPEG, which changes them; its reader opens any kind of p
 """
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -63,14 +64,22 @@ def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[Col
         yield ColumnLeaf(path, values, is_picture(space))
 
 
-def check_recordable(space: spaces.Space[Any]) -> None:
-    """Raises `CallboardError` if a space has images that no picture file can hold."""
-    for part in _leaves(space):
+def check_recordable(observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+    """Raises `CallboardError` if a space has names, or observations images, that no file of a data set can hold."""
+    _check_names(observation, "observation")
+    _check_names(action, "action")
+    for part in _leaves(observation):
         if is_picture(part) and len(part.shape or ()) == 3 and (part.shape or ())[2] not in _CHANNELS:
             raise CallboardError(
                 f"images of shape {part.shape} cannot be recorded, since a picture has 1, 3 or 4 channels: leave "
                 "record_episodes out, or reshape them with env_wrappers"
             )
+
+
+def fits_in_file(key: Any) -> bool:
+    """Returns whether HDF5 can hold a part of a nest under its key."""
+    # HDF5 ends a name at its first NUL, and begins another group after a slash; half a letter is no UTF-8.
+    return isinstance(key, str) and key not in ("", ".") and not re.search("[/\\0\ud800-\udfff]", key)
 
 
 def is_picture(space: spaces.Space[Any]) -> bool:
@@ -82,6 +91,17 @@ def is_picture(space: spaces.Space[Any]) -> bool:
         and space.dtype == np.uint8
         and bool(np.all(space.low == 0) and np.all(space.high == 255))
     )
+
+
+def _check_names(space: spaces.Space[Any], path: str) -> None:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            if isinstance(space, spaces.Dict) and not fits_in_file(key):
+                raise CallboardError(
+                    f"the part {key!r} of {path} cannot be recorded, since no file of a data set can hold that name: "
+                    "leave record_episodes out, or rename the part with env_wrappers"
+                )
+            _check_names(part, f"{path}/{key}")
 
 
 def _leaves(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:

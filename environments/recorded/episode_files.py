@@ -69,7 +69,7 @@ class EpisodeFiles:
         self._limit = limit
         encoding = encoding_of(spec)
         observation, action = space_of(encoding.observation), space_of(encoding.action)
-        check_recordable(observation)
+        check_recordable(observation, action)
         spaces = {"observation_space": serialize_space(observation), "action_space": serialize_space(action)}
         self._parts = self.path / PARTS
         for directory in (self.path, self._parts):

@@ -8,14 +8,28 @@ from dm_env import specs
 from gymnasium import spaces
 
 from ...data import Nest
+from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
 
 
 def space_of(encoding: Nest) -> spaces.Space[Any]:
-    """Returns the Gymnasium space of the environment's own values; parts of a dictionary have text as their names."""
+    """Returns the Gymnasium space of the environment's own values; parts of a dictionary have text as their names.
+
+    Raises:
+      CallboardError: two parts would have the same name.
+    """
     if isinstance(encoding, Mapping):
-        return spaces.Dict({part_name(key): space_of(part) for key, part in encoding.items()})
+        parts: dict[str, spaces.Space[Any]] = {}
+        for key, part in encoding.items():
+            name = part_name(key)
+            if name in parts:
+                raise CallboardError(
+                    f"the part {key!r} cannot be recorded beside another one that files also call {name!r}: rename one "
+                    "with env_wrappers, or leave record_episodes out"
+                )
+            parts[name] = space_of(part)
+        return spaces.Dict(parts)
     if isinstance(encoding, tuple):
         return spaces.Tuple([space_of(part) for part in encoding])
     return _leaf_space(encoding)

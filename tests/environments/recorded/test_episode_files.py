@@ -164,6 +164,37 @@ def test_images_that_no_picture_can_hold_are_refused(tmp_path):
         EpisodeFiles(tmp_path / "a-v0", spec, {}, 1e9)
 
 
+@pytest.mark.parametrize("name", ["", ".", "a\0b", "\ud800"])
+@pytest.mark.parametrize("place", ["observation", "action"])
+def test_names_that_no_file_can_hold_are_refused_before_anything_is_written(name, place, tmp_path):
+    parts = {"arm": {name: dm_specs.Array((2,), np.float32)}}
+    with pytest.raises(CallboardError, match=f"of {place}/arm cannot be recorded") as caught:
+        EpisodeFiles(tmp_path / "a-v0", SPEC._replace(**{place: parts}), {}, 1e9)
+    assert repr(name) in str(caught.value) and not (tmp_path / "a-v0").exists()
+
+
+@pytest.mark.parametrize("names", [("a/b", "a.b"), (1, "1")])
+def test_parts_with_the_same_name_in_a_file_are_refused(names, tmp_path):
+    parts = {name: dm_specs.Array((2,), np.float32) for name in names}
+    with pytest.raises(CallboardError, match="another one that files also call"):
+        EpisodeFiles(tmp_path / "a-v0", SPEC._replace(observation=parts), {}, 1e9)
+
+
+def test_parts_with_other_odd_names_are_read_as_they_were_written(tmp_path):
+    names = [
+        *("größe", "日本語", "a b", "..", "A", "a", "_index_0", "'\"`$", "\n\t", "\x1b[2J", "x" * 300, "id", "infos")
+    ]
+    spec = EnvironmentSpec(*({name: dm_specs.Array((2,), np.float32) for name in names} for _ in range(2)))
+    columns = {name: value for name, value in episode(3).values.items() if name not in ("observations", "actions")}
+    for number, name in enumerate(names):
+        columns[f"observations/{name}"] = np.full((4, 2), number, np.float32)
+        columns[f"actions/{name}"] = np.full((3, 2), -number, np.float32)
+    EpisodeFiles(tmp_path / "a-v0", spec, {}, 1e9).append([EpisodeColumns(columns, 3, None)])
+    (found,) = open_data(str(tmp_path / "a-v0")).all_episodes()
+    for number, name in enumerate(names):
+        assert (found.observation[name] == number).all() and (found.action[name] == -number).all(), name
+
+
 def test_a_reader_is_never_refused_while_episodes_are_written(tmp_path, monkeypatch):
     from callboard.environments.recorded import episode_files
 
