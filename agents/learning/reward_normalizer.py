@@ -7,6 +7,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from ...data import Sample
+from ...errors import CallboardError
 from ...networks.normalization import RunningNormalizer
 from ...transitions import valid_transitions
 from ..losses.prioritization import importance_weights
@@ -39,7 +40,16 @@ class RewardNormalizer(RunningNormalizer):
 
         Items that were sampled more often than others, by their priority, count less, so that the statistics are those
         of all items.
+
+        Raises:
+          CallboardError: the replay keeps no returns.
         """
+        if isinstance(sample.discounted_return, tuple):
+            raise CallboardError(
+                "normalize_rewards needs the discounted returns that replay keeps, and this replay keeps none: give it "
+                "returns_discount=returns_discount(agent), of callboard.agents.learning.reward_normalizer, or set "
+                "agent.normalize_rewards to false"
+            )
         record, info = sample.record, sample.info
         weight = tf.cast(valid_transitions(record.first, record.last, record.discount), tf.float64)
         if info:

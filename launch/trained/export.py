@@ -105,7 +105,7 @@ def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any], 
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     with directory_draft(path) as draft:
-        with quiet("absl"):  # It tells of names in small letters, by which nobody calls the model.
+        with quiet("absl"):  # Its warning is of names in small letters, which no caller uses.
             tf.saved_model.save(model, str(draft), signatures=signatures)
         (draft / ENVIRONMENT).parent.mkdir()
         (draft / ENVIRONMENT).write_text(environment)

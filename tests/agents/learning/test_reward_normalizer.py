@@ -13,6 +13,7 @@ from callboard.agents.learning.reward_normalizer import RewardNormalizer, with_n
 from callboard.agents.registry import agent_settings
 from callboard.agents.settings.shared_settings import RewardSettings
 from callboard.data import Record
+from callboard.errors import CallboardError
 from callboard.settings.nested_settings import declared_fields, with_values
 from callboard.transitions import valid_transitions
 
@@ -23,6 +24,8 @@ CASES = [
 ]
 FAST = ("td3",)
 STRATEGY = tf.distribute.get_strategy()
+NUMBER, FLAG = tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool)
+LAYOUT = layout_of()._replace(record=Record((), FLAG, FLAG, (), NUMBER, NUMBER, (), NUMBER), state=())
 
 
 def with_returns(sample, seed, scale):
@@ -53,10 +56,8 @@ def normalized_by_hand(samples):
 def test_rewards_are_divided_by_the_deviation_of_the_returns_of_valid_transitions_so_far():
     normalizer, samples = RewardNormalizer(), []
     assert normalizer.deviations(2).numpy().tolist() == [1.0, 1.0]
-    number, flag = tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool)
-    layout = layout_of()._replace(record=Record((), flag, flag, (), number, number, (), number), state=())
     for seed, scale in enumerate((100.0, 1.0, 0.01)):
-        samples.append(with_returns(random_sample(layout, 3, seed), seed, scale))
+        samples.append(with_returns(random_sample(LAYOUT, 3, seed), seed, scale))
         found = normalizer.normalized(samples[-1])
         expected, deviation = normalized_by_hand(samples)
         np.testing.assert_allclose(found.record.reward, expected.record.reward, rtol=1e-5)
@@ -76,6 +77,12 @@ def test_the_deviation_follows_returns_whose_scale_changes_late_in_a_run():
             normalizer.update((scale * rng.normal(size=(100, 500))).astype(np.float32))
     # The last three million of six; of all of them the deviation is 71.
     assert 95 < float(normalizer.deviations(1)[0]) < 101
+
+
+def test_a_replay_without_returns_is_named_in_one_line():
+    with pytest.raises(CallboardError, match="normalize_rewards needs the discounted returns") as caught:
+        RewardNormalizer().normalized(with_returns(random_sample(LAYOUT, 3, 0), 0, 1.0)._replace(discounted_return=()))
+    assert "\n" not in str(caught.value)
 
 
 def test_rewards_beyond_ten_deviations_are_clipped():
