@@ -8,6 +8,8 @@ import numpy as np
 
 from ...errors import CallboardError
 from ..batches.infos import EPISODES_TO_LOOK, Info, Infos, SoughtInfos, found, is_key, repeated
+from .episode_columns import fits_in_file
+from .native_values import part_name
 
 _NUMBERS = frozenset([bool, int, float, np.bool_, np.float32, np.float64, np.int32, np.int64, np.uint8])
 
@@ -172,16 +174,18 @@ def parse_record_infos(texts: str | Sequence[str]) -> tuple[str, ...]:
       texts: a list, or text with commas between the names.
 
     Raises:
-      CallboardError: one is empty, or named twice.
+      CallboardError: one is empty, named twice, or no name that a file of a data set can hold.
     """
     joined = texts if isinstance(texts, str) else ",".join(texts)
     names = tuple(name.strip() for name in joined.split(",")) if joined else ()
     for name in names:
         if not is_key(name):
             raise CallboardError(f"record_infos: {name!r} names no key of the environment's info")
-    twice = repeated(names)
+        if not fits_in_file(part_name(name)):
+            raise CallboardError(f"record_infos: no file of a data set can hold the name {name!r}: leave it out")
+    twice = repeated([part_name(name) for name in names])
     if twice is not None:
-        raise CallboardError(f"record_infos: {twice!r} is named twice, leave one out")
+        raise CallboardError(f"record_infos: {twice!r} is named twice, where a slash counts as a dot: leave one out")
     return names
 
 

@@ -65,10 +65,8 @@ def leaves_of(space: spaces.Space[Any], values: Nest, path: str) -> Iterator[Col
 
 
 def check_recordable(observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
-    """Raises `CallboardError` if a space has names, or observations images, that no file of a data set can hold."""
-    _check_names(observation, "observation")
-    _check_names(action, "action")
-    for part in _leaves(observation):
+    """Raises `CallboardError` if one has names or images that no file of a data set can hold."""
+    for part in (*_leaves(observation, "observation"), *_leaves(action, "action")):
         if is_picture(part) and len(part.shape or ()) == 3 and (part.shape or ())[2] not in _CHANNELS:
             raise CallboardError(
                 f"images of shape {part.shape} cannot be recorded, since a picture has 1, 3 or 4 channels: leave "
@@ -93,22 +91,16 @@ def is_picture(space: spaces.Space[Any]) -> bool:
     )
 
 
-def _check_names(space: spaces.Space[Any], path: str) -> None:
+def _leaves(space: spaces.Space[Any], path: str) -> Iterator[spaces.Space[Any]]:
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
             if isinstance(space, spaces.Dict) and not fits_in_file(key):
                 raise CallboardError(
                     f"the part {key!r} of {path} cannot be recorded, since no file of a data set can hold that name: "
                     "leave record_episodes out, or rename the part with env_wrappers"
                 )
-            _check_names(part, f"{path}/{key}")
-
-
-def _leaves(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        for part in parts:
-            yield from _leaves(part)
+            yield from _leaves(part, f"{path}/{key}")
     else:
         yield space
 

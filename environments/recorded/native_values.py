@@ -11,6 +11,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
+from ..batches.infos import repeated
 
 
 def space_of(encoding: Nest) -> spaces.Space[Any]:
@@ -20,16 +21,13 @@ def space_of(encoding: Nest) -> spaces.Space[Any]:
       CallboardError: two parts would have the same name.
     """
     if isinstance(encoding, Mapping):
-        parts: dict[str, spaces.Space[Any]] = {}
-        for key, part in encoding.items():
-            name = part_name(key)
-            if name in parts:
-                raise CallboardError(
-                    f"the part {key!r} cannot be recorded beside another one that files also call {name!r}: rename one "
-                    "with env_wrappers, or leave record_episodes out"
-                )
-            parts[name] = space_of(part)
-        return spaces.Dict(parts)
+        twice = repeated([part_name(key) for key in encoding])
+        if twice is not None:
+            raise CallboardError(
+                f"two parts cannot be recorded, since files call both {twice!r}: "
+                "rename one with env_wrappers, or leave record_episodes out"
+            )
+        return spaces.Dict({part_name(key): space_of(part) for key, part in encoding.items()})
     if isinstance(encoding, tuple):
         return spaces.Tuple([space_of(part) for part in encoding])
     return _leaf_space(encoding)

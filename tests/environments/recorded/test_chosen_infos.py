@@ -109,6 +109,14 @@ def test_names_that_have_not_appeared_in_a_few_steps_are_reported_at_the_end():
 def test_names_are_read_from_lists_and_text():
     assert parse_record_infos(()) == parse_record_infos("") == ()
     assert parse_record_infos("a, b.c") == parse_record_infos(["a", "b.c"]) == ("a", "b.c")
-    for texts, says in ((["a", ""], "'' names no key"), ("a,.b", "'.b' names no key"), ("a,a", "'a' is named twice")):
+    for texts, says in (
+        (["a", ""], "'' names no key"),
+        ("a,.b", "'.b' names no key"),
+        ("a,a", "'a' is named twice"),
+        (["a.b", "a/b"], "'a.b' is named twice, where a slash"),
+        ("/", "no file .* the name '/'"),
+        ("a\0b", "no file .* the name"),
+        ("\ud800", "no file .* the name"),
+    ):
         with pytest.raises(CallboardError, match=f"record_infos: {says}"):
             parse_record_infos(texts)

@@ -176,7 +176,7 @@ def test_names_that_no_file_can_hold_are_refused_before_anything_is_written(name
 @pytest.mark.parametrize("names", [("a/b", "a.b"), (1, "1")])
 def test_parts_with_the_same_name_in_a_file_are_refused(names, tmp_path):
     parts = {name: dm_specs.Array((2,), np.float32) for name in names}
-    with pytest.raises(CallboardError, match="another one that files also call"):
+    with pytest.raises(CallboardError, match="files call both"):
         EpisodeFiles(tmp_path / "a-v0", SPEC._replace(observation=parts), {}, 1e9)
 
 
