@@ -1,10 +1,12 @@
 """The script that `callboard cluster sbatch` writes, as jobs of a real Slurm whose machines are network namespaces."""
 
 import os
+import pathlib
 import re
 import secrets
 import shutil
 import subprocess
+import sys
 
 import pytest
 from host_network import HostNetwork, why_not
@@ -50,7 +52,8 @@ class Slurm:
         key = folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
-        (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in network.addresses.items()))
+        names = [("localhost", "127.0.0.1"), *network.addresses.items()]
+        (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in names))
         (folder / "slurm.conf").write_text(SETTINGS.format(folder=folder, **network.addresses))
         # `ip netns exec` mounts a /sys without control groups, from which slurmd would find out their version.
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
@@ -138,3 +141,20 @@ def test_a_host_that_fails_ends_the_job(slurm, tmp_path):
     number = slurm.submit(script, CALLBOARD=str(command))
     assert slurm.ended(number, 120)[0] == "FAILED"
     assert "told to end" in slurm.output(number)
+
+
+def test_a_job_that_is_told_to_end_continues_when_it_is_submitted_again(slurm, tmp_path):
+    script = write_script(tmp_path, "--max-steps", "100000", "--stop-return", "null")
+    run = tmp_path / "run"
+    callboard = str(pathlib.Path(sys.executable).with_name("callboard"))
+    own = {"CALLBOARD": callboard, "ACTORS_PER_HOST": "1", "RUN": str(run)}
+    first = slurm.submit(script, **own)
+    metrics = run / "metrics.jsonl"
+    learned = lambda: metrics.exists() and "learner/" in metrics.read_text()  # noqa: E731
+    assert wait_until(learned, 180), slurm.output(first)
+    slurm.run("scancel", "--signal=TERM", first)
+    assert slurm.ended(first, 180) == ("FAILED", "143:0"), slurm.output(first)
+    second = slurm.submit(script, **own)
+    assert slurm.ended(second, 300) == ("COMPLETED", "0:0"), slurm.output(second)
+    assert "continues from learner step" in slurm.output(second)
+    assert "reached max_steps" in slurm.output(second)
