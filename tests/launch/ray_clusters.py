@@ -1,15 +1,21 @@
 """Clusters of Ray whose machines are all this one."""
 
 import contextlib
+import json
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import tempfile
 
 import psutil
 import tensorflow  # noqa: F401  (must come before `ray.init`)
 from ended import still_running
+from open_door import free_port
 from ray._common.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
+from ray.util import get_node_ip_address
 
 
 @contextlib.contextmanager
@@ -32,3 +38,57 @@ def ray_cluster(machines, processors, gpus=0):
         cluster.shutdown()
         still_running(processes, timeout=10)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def autoscaling_cluster(machines, processors):
+    """The address of a head with so many processors, whose autoscaler adds up to so many machines like it.
+
+    Ray's own class for this ends every process of Ray that it finds.
+    """
+    temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    address = f"{get_node_ip_address()}:{free_port()}"
+    machine = {"resources": {"CPU": processors}, "node_config": {}}
+    local = {"use_node_id_as_ip": True, "foreground_node_launch": True, "disable_node_updaters": True}
+    local |= {"disable_launch_config_check": True, "worker_liveness_check": False}
+    config = {
+        "cluster_name": "autoscaling",
+        "provider": {"type": "fake_multinode", "gcs_address": address, **local},
+        "available_node_types": {
+            "ray.head.default": {**machine, "max_workers": 0},
+            "actors": {**machine, "min_workers": 0, "max_workers": machines},
+        },
+        "head_node_type": "ray.head.default",
+        "max_workers": machines,
+        "idle_timeout_minutes": 0.1,
+        "upscaling_speed": 1.0,
+        "auth": {},
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        **{f"{when}_commands": [] for when in ("initialization", "setup", "head_setup", "worker_setup")},
+        **{f"{kind}_start_ray_commands": [] for kind in ("head", "worker")},
+    }
+    path = pathlib.Path(temporary, "cluster.json")
+    path.write_text(json.dumps(config))
+    command = ["ray", "start", "--head", "--block", f"--port={address.rpartition(':')[2]}", f"--num-cpus={processors}"]
+    command += ["--include-dashboard=false", f"--temp-dir={temporary}", f"--autoscaling-config={path}"]
+    command[0] = str(pathlib.Path(sys.executable).with_name("ray"))
+    head = subprocess.Popen(command, env={**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"})
+    try:
+        yield address
+    finally:
+        # The machines that were added are not the head's processes any more.
+        head.kill()
+        for process in psutil.process_iter(["cmdline"]):
+            if temporary in " ".join(process.info["cmdline"] or []):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        head.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def machines_alive(address):
+    """How many machines a cluster has now; asked by a process of its own, which joins the cluster."""
+    code = f"import ray; ray.init('{address}', log_to_driver=False); print(sum(m['Alive'] for m in ray.nodes()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return int(done.stdout.split()[-1])

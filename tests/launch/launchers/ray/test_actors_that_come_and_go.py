@@ -1,7 +1,9 @@
 """Actors on machines that join a Ray cluster during a run, and leave it again."""
 
 import pytest
-from ray_clusters import ray_cluster
+from ray_clusters import autoscaling_cluster, machines_alive, ray_cluster
+
+from callboard.deadlines import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -34,3 +36,14 @@ def test_a_machine_that_joins_gets_actors_and_one_that_leaves_costs_no_other(tra
         run.interrupt()
         assert run.wait(timeout=120) == 130, run.text()
         assert "actor/0: " not in run.text().replace("actor/0: makes progress", ""), "the others have no fault"
+
+
+def test_an_autoscaler_adds_machines_for_actors_and_takes_them_back(train):
+    with autoscaling_cluster(machines=2, processors=3) as address:  # The head has room for one actor.
+        options = ["--actors", "1..5", "--no-evaluator", "--stop-return", "null", "--max-steps", 10_000_000]
+        run = train("--launcher", "ray", *options, "--ray-address", address, recipe="impala-cartpole")
+        run.wait_until(lambda: run.rows() and run.rows()[-1].get("actor/present") == 5, timeout=300)
+        assert machines_alive(address) == 3
+        run.interrupt()
+        assert run.wait(timeout=120) == 130, run.text()
+        assert wait_until(lambda: machines_alive(address) == 1, 120, 1.0), "idle machines stay"
