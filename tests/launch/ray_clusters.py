@@ -17,6 +17,8 @@ from ray._common.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 from ray.util import get_node_ip_address
 
+from callboard.deadlines import wait_until
+
 
 @contextlib.contextmanager
 def ray_cluster(machines, processors, gpus=0):
@@ -73,8 +75,12 @@ def autoscaling_cluster(machines, processors):
     command = ["ray", "start", "--head", "--block", f"--port={address.rpartition(':')[2]}", f"--num-cpus={processors}"]
     command += ["--include-dashboard=false", f"--temp-dir={temporary}", f"--autoscaling-config={path}"]
     command[0] = str(pathlib.Path(sys.executable).with_name("ray"))
-    head = subprocess.Popen(command, env={**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"})
+    output = pathlib.Path(temporary, "head.out")
+    variables = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+    with output.open("w") as file:
+        head = subprocess.Popen(command, env={**os.environ, **variables}, stdout=file, stderr=file)
     try:
+        assert wait_until(lambda: "Ray runtime started" in output.read_text(), 60), output.read_text()
         yield address
     finally:
         # The machines that were added are not the head's processes any more.
