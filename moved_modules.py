@@ -32,6 +32,7 @@ agents.optimizers agents.learning.optimizers
 agents.policies.action_probabilities studies.datasets.value_estimates
 agents.policies.array_function agents.policies.array_policy
 agents.policies.network_inputs agents.learning.network_inputs
+agents.policies.philox agents.policies.array_operations
 agents.settings.a3c_settings agents.settings.a2c_settings
 agents.settings.appo_settings agents.settings.impala_settings
 agents.settings.bounded_action_settings agents.settings.shared_settings
