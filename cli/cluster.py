@@ -1,5 +1,6 @@
 """`callboard cluster`: looks at the hosts of a cluster file, and trains on them."""
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -41,7 +42,7 @@ def _check(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     known = parser.parse_args(arguments)
     cluster = read_cluster(known.file)
-    cluster.check_host(known.host)
+    dataclasses.replace(cluster, guests=None).check_host(known.host)
     if not known.allow_public:
         cluster.check_addresses()
     if not 0 <= known.seconds < math.inf:

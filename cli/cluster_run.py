@@ -5,6 +5,7 @@ import os
 import pathlib
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..errors import CallboardError, printable, printable_lines
 from ..files.atomic_files import write_file
 from ..install_commands import command_path
 from ..launch.experiments.option_parsing import option_texts
+from ..launch.experiments.parts.placement_part import PlacementPart
 from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import Settings, read_recipes
 from ..launch.experiments.yaml_files import format_yaml
@@ -49,7 +51,7 @@ class _Training:
     """The settings that are given as options."""
     resume: bool
     add_nodes: str | None
-    launcher: Launcher | None
+    launcher: Launcher
 
     @property
     def run_dir(self) -> str:
@@ -58,6 +60,13 @@ class _Training:
         if run_dir is None:
             raise CallboardError("a run on several hosts needs its directory; name it with --run-dir")
         return os.path.abspath(run_dir)
+
+    def fit(self) -> PlacementPart:
+        """Returns the nodes of the run; refuses what every host would refuse, but for the run directory."""
+        fitted = self.launcher.fit(self.settings.without_agent(), self.given)
+        self.launcher.check(fitted)
+        check_settings(fitted)
+        return fitted
 
 
 def run_on_hosts(arguments: Sequence[str]) -> int:
@@ -75,14 +84,10 @@ def run_on_hosts(arguments: Sequence[str]) -> int:
     here = host_here(cluster)
     training = _read_training(rest[1:], ["--cluster", str(file), "--host", here or cluster.first])
     settings, launcher = training.settings, training.launcher
-    # What every host would refuse is refused here.
-    assert launcher is not None
-    experiment = launcher.fit(settings.without_agent(), training.given)
-    launcher.check(experiment)
-    check_settings(experiment)
+    training.fit()
     if here is not None:
-        experiment = dataclasses.replace(experiment, run_dir=training.run_dir)
-        launcher.check_directory(experiment, training.resume, settings.agent)
+        there = dataclasses.replace(settings.without_agent(), run_dir=training.run_dir)
+        launcher.check_directory(there, training.resume, settings.agent)
     modules = own_files(settings.agent, settings.of_agent, settings.of_run, training.add_nodes)
     files = {"cluster.yaml": file.read_bytes(), **{f"{MODULES}{name}": content for name, content in modules.items()}}
     if training.recipe:
@@ -113,22 +118,38 @@ def write_sbatch(arguments: Sequence[str]) -> int:
     parser.add_fields(fields)
     parser.add_argument("--output", type=pathlib.Path, help="the file to write (standard output)")
     known, rest = parser.parse_known_args(arguments)
-    training = _read_training(rest)
-    check_settings(training.settings.without_agent())
-    run_dir = training.settings.of_run.get("run_dir")
     job = SlurmJob(**field_values(known, fields))
-    words = split_options(rest[1:] if rest[0] == "train" else rest, ("run_dir",))[1]
+    with tempfile.TemporaryDirectory() as folder:
+        # What every host would refuse is refused here, with hosts that stand for those of the job.
+        file = pathlib.Path(folder, "cluster.yaml")
+        file.write_text(job.cluster_file())
+        try:
+            training = _read_training(rest, ["--cluster", str(file), "--host", "node-0"])
+            nodes = training.fit()
+        except CallboardError as error:
+            raise CallboardError(str(error).replace(str(file), "the job")) from None
+    run_dir = training.settings.of_run.get("run_dir")
     directory = "$SLURM_SUBMIT_DIR/runs/slurm" if run_dir is None else shlex.quote(os.path.abspath(run_dir))
-    script = slurm_script(job, words, directory, shlex.quote(command_path()))
+    script = slurm_script(
+        job,
+        split_options(rest[1:] if rest[:1] == ["train"] else rest, ("run_dir",))[1],
+        directory,
+        shlex.quote(command_path()),
+        by=shlex.join(arguments),
+        elastic=nodes.min_actors is not None,
+    )
     if known.output is None:
         print(script, end="")
-    else:
+        return 0
+    try:
         write_file(known.output, script)
-        print(printable(f"wrote {known.output}: submit it with sbatch {known.output}"), file=sys.stderr)
+    except OSError as error:
+        raise CallboardError(f"--output {known.output} cannot be written: {error.strerror}") from None
+    print(printable(f"wrote {known.output}: submit it with sbatch {known.output}"), file=sys.stderr)
     return 0
 
 
-def _read_training(words: Sequence[str], of_launcher: Sequence[str] = ()) -> _Training:
+def _read_training(words: Sequence[str], of_launcher: Sequence[str]) -> _Training:
     """Reads the arguments of `callboard train`, of which those that the command gives itself are refused."""
     words = list(words[1:] if words[:1] == ["train"] else words)
     parser = train_parser()
@@ -142,9 +163,7 @@ def _read_training(words: Sequence[str], of_launcher: Sequence[str] = ()) -> _Tr
     if given:
         raise CallboardError(f"{given[0]} is given to each host by this command: leave it out")
     known.launcher = DEFAULT_LAUNCHER
-    launcher, of_run = None, split_options(options, ("allow_public",))[1]
-    if of_launcher:
-        launcher, of_run = parse_launcher("hosts", [*options, *of_launcher], parser)
+    launcher, of_run = parse_launcher("hosts", [*options, *of_launcher], parser)
     if known.resume:
         settings = redefine_experiment(agent, known.recipe, of_run, known.trust)
     else:

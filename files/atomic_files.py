@@ -11,6 +11,7 @@ This module is at the lowest level because both `replay` and `launch` replace fi
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -29,8 +30,11 @@ def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields the path of an empty file to write, which replaces `path` when the block ends without an error.
 
     Raises:
-      OSError: if the file cannot be written; `path` is unchanged and the draft is removed.
+      OSError: if the file cannot be written, or `path` is a device, a pipe or a socket, which would be lost; `path` is
+        unchanged and the draft is removed.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "not a regular file, so that it cannot be replaced", str(path))
     with _locked_draft(path, directory=False) as draft:
         yield draft
         sync(draft)

@@ -1,7 +1,7 @@
 """Environments of which only the spaces are known: simulators that connect from outside (`external:spaces.json`), and
 those of recorded episodes (`recorded:data`)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ...data import Nest, Timestep
@@ -55,12 +55,6 @@ class SpacesOnly(BatchedEnvironment):
         raise CallboardError(self._refusal)
 
 
-def refuse_options(env: str, options: Iterable[str]) -> None:
-    """Raises `CallboardError` if an option is given: what only has spaces takes none."""
-    for option in options:
-        raise unknown_option(env, option, ())
-
-
 RECORDED_PREFIX = "recorded:"
 
 
@@ -84,7 +78,8 @@ def make_recorded(
 
 def check_recorded(dataset: str, options: Mapping[str, Any]) -> None:
     """Raises `CallboardError` if a data set cannot be read, or an option is given."""
-    refuse_options(RECORDED_PREFIX + dataset, options)
+    for option in options:
+        raise unknown_option(RECORDED_PREFIX + dataset, option, ())
     open_data(dataset)
 
 
@@ -111,5 +106,6 @@ def make_external(path: str, batch_size: int, seeds: Sequence[int], options: Map
 
 def check_external(path: str, options: Mapping[str, Any]) -> None:
     """Raises `CallboardError` if a spaces file cannot be read, or an option is given."""
-    refuse_options(EXTERNAL_PREFIX + path, options)
+    for option in options:
+        raise unknown_option(EXTERNAL_PREFIX + path, option, ())
     read_spaces(path)

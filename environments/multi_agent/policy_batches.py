@@ -102,10 +102,6 @@ class PolicyBatches:
         """Whether the episode of each environment has ended, bool `[B]`: its next step resets it."""
         return np.array([environment.is_over for environment in self._environments], np.bool_)
 
-    def slot_count(self, policy: str) -> int:
-        """Returns the number of slots of a policy: B times the agents that it may control."""
-        return len(self._environments) * len(self.slots[policy].agents)
-
     def reset(self) -> dict[str, Timestep]:
         """Begins a new episode in every environment.
 

@@ -19,7 +19,7 @@ class OddNames(gymnasium.Env):
             "n" * 200: spaces.MultiBinary(2),
         }
     )
-    action_space = spaces.Dict({"löschen": spaces.Discrete(3), "go on": spaces.Discrete(2)})
+    action_space = spaces.Dict({"löschen": spaces.Discrete(3), "a b": spaces.Discrete(2)})
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

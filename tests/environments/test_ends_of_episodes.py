@@ -21,7 +21,7 @@ def zeros(batch):
     """Actions for all environments; in those with several agents, for the one policy."""
     spec = batch.spec.action
     if isinstance(spec, dict):
-        return {"p": np.zeros(batch.batches.slot_count("p"), np.int32)}
+        return {"p": np.zeros(batch.batches.batch_size * len(batch.batches.slots["p"].agents), np.int32)}
     return np.zeros(batch.batch_size, np.int32)
 
 

@@ -50,7 +50,7 @@ def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[s
         # An unreachable host has reported nothing, and its unreachability is already listed.
         if found != REACHED and (one in views or views[host][one] == REACHED)
     ]
-    if not _is_local(cluster.hosts[host]):
+    if not cluster.is_here(host):
         problems.append(f"{cluster.hosts[host]} is not an address of this machine, which was started as {host}")
     return problems
 
@@ -144,13 +144,3 @@ def _read_all(connection: socket.socket) -> bytes:
 def _port(cluster: Cluster, host: str) -> int:
     # A separate port for each host, since several names may refer to one machine.
     return cluster.ports[list(cluster.hosts).index(host) % len(cluster.ports)]
-
-
-def _is_local(address: str) -> bool:
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(target)
-    except OSError:
-        return False
-    return True

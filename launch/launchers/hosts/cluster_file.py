@@ -26,6 +26,7 @@ import math
 import os
 import pathlib
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,6 +145,16 @@ class Cluster:
         if host not in self.hosts and self.guests is None:
             raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
+    def is_here(self, host: str) -> bool:
+        """Returns whether the address of a host is one of this machine's."""
+        try:
+            family, kind, protocol, _, target = socket.getaddrinfo(self.hosts[host], 0, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(target)
+        except OSError:
+            return False
+        return True
+
     def check_addresses(self) -> None:
         """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them.
 
@@ -190,9 +201,12 @@ class Cluster:
         numbers["inference_nodes"] = max(1, placed)
         for field in given:
             if field in numbers and getattr(experiment, field) != numbers[field]:
+                remedy = "leave it out, since the file decides"
+                if field == "actors" and experiment.min_actors is not None:
+                    fewest = min(experiment.min_actors, numbers[field])
+                    remedy = f"give the fewest and all of them: {argument('actors', f'{fewest}..{numbers[field]}')}"
                 raise CallboardError(
-                    f"{field} is {getattr(experiment, field)}, and {self.path} places {numbers[field]}; "
-                    f"leave it out, since the file decides"
+                    f"{field} is {getattr(experiment, field)}, and {self.path} places {numbers[field]}; {remedy}"
                 )
         return dataclasses.replace(experiment, **numbers)
 

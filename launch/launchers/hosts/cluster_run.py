@@ -15,14 +15,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import psutil
-
 from .... import __version__
 from ....deadlines import Deadline, wait_until
 from ....errors import CallboardError, printable
 from ....install_commands import python_path
 from ....interpreter import callboard_command, python_command
-from ...processes.listen_filter import resolved
 from ...processes.stop_signals import stop_signals
 from .cluster_file import Cluster
 from .remote_part import END_SECONDS, HELLO, RemotePart, encoded
@@ -42,9 +39,7 @@ _REPOSITORY = pathlib.Path(__file__).parents[3]
 
 def host_here(cluster: Cluster) -> str | None:
     """Returns the host whose address is one of this machine's, the first host before others; None if there is none."""
-    own = {each.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for each in addresses}
-    names = [cluster.first, *cluster.used_hosts]
-    return next((name for name in names if own.intersection(resolved([cluster.hosts[name]]))), None)
+    return next(filter(cluster.is_here, [cluster.first, *cluster.used_hosts]), None)
 
 
 def run_cluster(

@@ -123,8 +123,7 @@ def run(
                         node.rules = dataclasses.replace(node.rules, hosts=hosts)
                     events.put(Event("", "hosts", hosts))
 
-                most = run.placement.actors
-                table.guests = GuestList(cluster, most, table.is_present, let_in, allow_public)
+                table.guests = GuestList(cluster, run.placement.actors, table.is_present, let_in, allow_public)
                 token = token or make_token(run.directory.path / "join-token")
                 stack.callback(Door(cluster.door_address[1], token, table.guests.admit).close)
                 monitor.notify(
@@ -374,6 +373,12 @@ def _locked(name: str, problem: str) -> Iterator[None]:
 def _refuse_another_first_host(cluster: Cluster) -> None:
     """Raises `CallboardError` if the first host already runs on the machine that the cluster file names."""
     host, port = cluster.hosts[cluster.first], cluster.ports.start
+    if cluster.guests is not None and not cluster.is_here(cluster.first):
+        # Its ports are closed to a machine that is no guest yet, which cannot find out whether it runs.
+        raise CallboardError(
+            f"{host}, the address of the host {cluster.first}, is not one of this machine's: to join the run, take a "
+            f"name that is not in {cluster.path}"
+        )
     try:
         socket.create_connection((host, port), timeout=_DIAL_SECONDS).close()
     except OSError:

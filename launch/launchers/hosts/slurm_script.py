@@ -1,6 +1,8 @@
 """A script for Slurm that trains on the machines of a job."""
 
 import dataclasses
+import json
+import pathlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -8,54 +10,8 @@ from collections.abc import Sequence
 from ....errors import CallboardError
 from ....settings.setting_types import NonNegativeInt, PositiveInt, check_ranges
 
-_TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}")
-_SCRIPT = """\
-#!/usr/bin/env bash
-# One learner machine and as many actor machines as the job has further nodes:
-#
-#   sbatch slurm.sbatch
-#
-# Written by: callboard cluster sbatch @words
-# Submit it once more with the same RUN, and the run continues where it stopped.
-#SBATCH --job-name=callboard
-#SBATCH --nodes=@nodes
-#SBATCH --ntasks-per-node=1
-#SBATCH --cpus-per-task=@cpus
-@gpus#SBATCH --time=@time
-# All machines are signaled to end two minutes before the time is over: enough for a checkpoint.
-#SBATCH --signal=TERM@120
-set -euo pipefail
-RUN=${RUN:-@run}
-ACTORS_PER_HOST=${ACTORS_PER_HOST:-@actors}
-CALLBOARD=${CALLBOARD:-@callboard}
-
-mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-first=${hosts[0]}
-# Below the ports that systems give to connections, and others than those of most other jobs on the same machine.
-port=$((10000 + SLURM_JOB_ID % 220 * 100))
-cluster=$SLURM_SUBMIT_DIR/cluster-$SLURM_JOB_ID.yaml
-{
-    echo "hosts:"
-    for host in "${hosts[@]}"; do echo "  $host: $host"; done
-    echo "ports: $port-$((port + 99))"
-    echo "learner: [$first]"
-    echo "replay: [$first]"
-    echo "evaluator: [$first]"
-    echo "actor:"
-    for host in "${hosts[@]:1}"; do echo "  $host: $ACTORS_PER_HOST"; done
-} > "$cluster"
-
-export CALLBOARD RUN cluster
-# srun does not take --cpus-per-task over from the job since SLURM 22.05.
-srun --kill-on-bad-exit=0 --cpus-per-task="$SLURM_CPUS_PER_TASK" bash -c '
-    trap : TERM
-    code=0
-    "$CALLBOARD" train "$@" \\
-        --launcher hosts --cluster "$cluster" --host "$SLURMD_NODENAME" --run-dir "$RUN" || code=$?
-    # Nothing starts a host again: one that fails ends the job, with a checkpoint, instead of letting the others wait.
-    case $code in 0 | 130 | 143) ;; *) scancel --signal=TERM "$SLURM_JOB_ID" ;; esac
-    exit $code' callboard @arguments
-"""
+_TIME = re.compile(r"([0-9]+-)?[0-9]+(:[0-5][0-9]){0,2}")
+_MOST_NODES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,15 +32,34 @@ class SlurmJob:
     actors_per_host: PositiveInt | None = None
     time: str = "04:00:00"
 
+    @property
+    def actors(self) -> int:
+        """The number of actors on each machine but the first."""
+        return max(1, self.cpus - 2) if self.actors_per_host is None else self.actors_per_host
+
+    @property
+    def ports(self) -> int:
+        """The number of ports of each machine: one for each actor, and on the first some for the other nodes."""
+        return -(-(self.actors + 10) // 100) * 100
+
+    def cluster_file(self) -> str:
+        """Returns a cluster file like that of the script, with names and addresses that stand for the job's."""
+        names = [f"node-{number}" for number in range(self.nodes)]
+        placed = dict.fromkeys(("learner", "replay", "evaluator"), names[:1])
+        actors, hosts = dict.fromkeys(names[1:], self.actors), dict.fromkeys(names, "127.0.0.1")
+        return json.dumps({"hosts": hosts, "ports": f"10000-{9999 + self.ports}", **placed, "actor": actors})
+
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.nodes < 2:
-            raise CallboardError("--nodes must be at least 2: one with the learner, and one with actors")
+        if not 2 <= self.nodes <= _MOST_NODES:
+            raise CallboardError(
+                f"--nodes must be at least 2, one with the learner and one with actors, and at most {_MOST_NODES:,}"
+            )
         if not _TIME.fullmatch(self.time):
             raise CallboardError(f"--time must be a time as Slurm writes it, such as 04:00:00, not {self.time!r}")
 
 
-def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str) -> str:
+def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str, by: str, elastic: bool) -> str:
     """Returns the script, for `sbatch`.
 
     Args:
@@ -92,17 +67,27 @@ def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str
       words: arguments of `callboard train`, without the run directory and the launcher.
       run_dir: the run directory, as a word of a shell.
       command: the command `callboard`, as a word of a shell.
+      by: what follows `callboard cluster sbatch` in the command that writes the script.
+      elastic: whether actors may come and go, so that the run continues without a machine that has failed.
     """
-    actors = max(1, job.cpus - 2) if job.actors_per_host is None else job.actors_per_host
+    of_all = "one that fails ends the job, with a checkpoint, instead of letting the others wait."
+    of_first = "if the first fails, the job ends, with a checkpoint; it continues without another one."
     values = {
         "nodes": job.nodes,
         "cpus": job.cpus,
         "time": job.time,
         "gpus": f"#SBATCH --gpus-per-node={job.gpus}\n" if job.gpus else "",
-        "actors": actors,
+        "elastic": "# A machine that Slurm loses does not end the job.\n#SBATCH --no-kill\n" if elastic else "",
+        "actors": job.actors,
+        "ports": job.ports,
+        "slots": 22000 // job.ports,
+        "last": job.ports - 1,
         "run": run_dir,
         "callboard": command,
         "arguments": shlex.join(words),
-        "words": " ".join(shlex.join(words).split()),
+        "words": " ".join(by.split()),
+        "end": f"Nothing starts a host again: {of_first if elastic else of_all}",
+        "unless": '[[ $SLURMD_NODENAME != "$first" ]] || ' if elastic else "",
     }
-    return re.sub(f"@({'|'.join(values)})\\b", lambda found: str(values[found[1]]), _SCRIPT)
+    script = pathlib.Path(__file__).with_suffix(".sbatch").read_text()
+    return re.sub(f"@({'|'.join(values)})", lambda found: str(values[found[1]]), script)

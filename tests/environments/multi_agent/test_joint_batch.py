@@ -21,7 +21,8 @@ def joint(*environments, counted=("red", "blue"), mapping=None):
 
 
 def zeros(batch):
-    return {policy: np.zeros(batch.batches.slot_count(policy), np.int32) for policy in batch.batches.slots}
+    played = batch.batches
+    return {name: np.zeros(played.batch_size * len(slots.agents), np.int32) for name, slots in played.slots.items()}
 
 
 def played(batch, count):

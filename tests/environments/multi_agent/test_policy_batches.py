@@ -24,11 +24,15 @@ def rows(timesteps):
     ]
 
 
+def slot_count(batches, policy):
+    return batches.batch_size * len(batches.slots[policy].agents)
+
+
 def played(batches, count, policy="p", action=0):
     """The timesteps of `count` steps after a reset, in which every slot takes the action `action`."""
     timesteps = [batches.reset()[policy]]
     for _ in range(count):
-        actions = {policy: np.full(batches.slot_count(policy), action, np.int32) for policy in batches.slots}
+        actions = {policy: np.full(slot_count(batches, policy), action, np.int32) for policy in batches.slots}
         timesteps.append(batches.step(actions)[policy])
     return timesteps
 
@@ -175,7 +179,7 @@ def test_slots_are_environment_major_and_actions_reach_their_agents():
     environments = [ScriptedAgents(episode, agents=("a", "b", "c")) for _ in range(2)]
     batches = batches_of(*environments, mapping={"b": "q", "*": "p"}, policies=("p", "q"))
     assert batches.slots["p"].agents == ("a", "c") and batches.slots["q"].agents == ("b",)
-    assert (batches.slot_count("p"), batches.slot_count("q"), batches.batch_size) == (4, 2, 2)
+    assert (slot_count(batches, "p"), slot_count(batches, "q"), batches.batch_size) == (4, 2, 2)
     batches.reset()
     timesteps = batches.step({"p": np.array([1, 2, 3, 4], np.int32), "q": np.array([5, 6], np.int32)})
     assert [environment.taken for environment in environments] == [
@@ -353,7 +357,7 @@ def test_random_episodes_give_the_transitions_of_a_plain_loop(seed):
     timesteps, actions = [batches.reset()], []
     executed = {"p": 0, "q": 0}
     for _ in range(150):
-        chosen = {policy: rng.integers(0, 100, batches.slot_count(policy)).astype(np.int32) for policy in "pq"}
+        chosen = {policy: rng.integers(0, 100, slot_count(batches, policy)).astype(np.int32) for policy in "pq"}
         actions.append(chosen)
         timesteps.append(batches.step(chosen))
         executed = {policy: executed[policy] + count for policy, count in batches.executed_by.items()}

@@ -246,7 +246,16 @@ def test_the_example_for_slurm_is_what_the_command_writes(tmp_path, monkeypatch,
         (["--time", "soon"], "--time must be a time as Slurm writes it"),
         (["--seeds", "1,2"], "--seeds is for runs on one machine"),
         (["--launcher", "ray"], "leave --launcher ray out"),
+        (["--time", "99:99:99"], "--time must be a time as Slurm writes it"),
+        (["--nodes", "9" * 20], "at most 10,000"),
         (["--max-steps", "-1"], "max"),
+        (["--actors", "5"], "actors is 5, and the job places 28; leave it out"),
+        (["--learners", "2"], "learners is 2, and the job places 1; leave it out"),
+        (["--inference", "central"], "the job places 0 inference node(s)"),
+        (["--run-dir", "s3://bucket/x"], "hosts"),
+        (["--output", "/dev/null"], "/dev/null cannot be written: not a regular file"),
+        (["--output", "/proc"], "/proc cannot be written"),
+        (["--output", "/no/such/file"], "cannot be written: No such file"),
     ],
 )
 def test_a_job_that_cannot_run_is_refused(options, message, capsys):
@@ -255,11 +264,27 @@ def test_a_job_that_cannot_run_is_refused(options, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
+def test_a_job_has_a_port_for_each_actor(capsys):
+    assert main(["cluster", "sbatch", "impala", "--env", "CartPole-v1", "--cpus", "256"]) == 0
+    script = capsys.readouterr().out
+    assert "port=$((10000 + SLURM_JOB_ID % 73 * 300))" in script and "$port-$((port + 299))" in script
+
+
+def test_a_job_whose_actors_come_and_go_continues_without_a_machine(capsys):
+    command = ["cluster", "sbatch", "impala", "--env", "CartPole-v1"]
+    assert main([*command, "--actors", "2..20"]) == 2
+    assert "the job places 28; give the fewest and all of them: --actors 2..28" in capsys.readouterr().err
+    assert main([*command, "--actors", "2..28"]) == 0
+    script = capsys.readouterr().out
+    assert "#SBATCH --no-kill" in script and '[[ $SLURMD_NODENAME != "$first" ]] || scancel' in script
+
+
+@pytest.mark.parametrize("elastic, host", [(False, "n1"), (False, "n2"), (True, "n1"), (True, "n2")])
 @pytest.mark.parametrize("code, ends", [(0, False), (143, False), (2, True)])
-def test_a_host_that_fails_ends_the_job_of_slurm(code, ends, tmp_path, stand_ins):
+def test_a_host_that_fails_ends_the_job_of_slurm(code, ends, elastic, host, tmp_path, stand_ins, capsys):
     path = stand_ins(
-        scontrol="echo n1",
-        srun="""while [[ $1 == --* ]]; do shift; done; SLURMD_NODENAME=n1 exec "$@" """,
+        scontrol="printf 'n1\\nn2\\n'",
+        srun="""while [[ $1 == --* ]]; do shift; done; SLURMD_NODENAME=""" + host + """ exec "$@" """,
         scancel='echo "scancel $*"',
         callboard=f"exit {code}",
     )
@@ -271,7 +296,12 @@ def test_a_host_that_fails_ends_the_job_of_slurm(code, ends, tmp_path, stand_ins
         "SLURM_JOB_ID": "300",
         "SLURM_CPUS_PER_TASK": "16",
     }
-    done = subprocess.run(["bash", EXAMPLES / "slurm.sbatch"], env=environment, capture_output=True, text=True)
+    script = tmp_path / "job.sbatch"
+    of_actors = ["--actors", "2..28"] if elastic else []
+    assert main(["cluster", "sbatch", "--recipe", "impala-cartpole", *of_actors, "--output", str(script)]) == 0
+    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True)
+    # An elastic run continues: only the first host's failure ends it.
+    ends = ends and (host == "n1" or not elastic)
     assert (done.returncode, done.stdout) == (code, "scancel --signal=TERM 300\n" if ends else "")
 
 

@@ -12,6 +12,7 @@ import threading
 import pytest
 from hosts_without_network import CLUSTER
 
+from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Guests, read_cluster
 from callboard.launch.launchers.hosts.guests import Door, GuestList, GuestPlace, NotAdmitted, knock
@@ -248,6 +249,19 @@ def test_a_file_that_lets_machines_join(tmp_path):
     joined = cluster.with_guest("x", "10.0.1.9", [2, 3])
     assert joined.host_of("actor/2") == "x" and joined.host_of("actor/4") == "" and joined.host_of("evaluator/0") == "a"
     assert cluster.settings() == read_cluster(path).settings() and "guests" in cluster.settings()
+
+
+def test_the_name_of_a_host_is_for_that_machine(tmp_path, capsys):
+    """Under the first host's name, a machine that wants to join would begin a run of its own."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CONTENT + "guests: {from: any, actors: 3}\n")
+    # The addresses are those of documentation, which no machine has.
+    path.write_text(path.read_text().replace("10.0.0.", "198.51.100."))
+    options = ["--launcher", "hosts", "--cluster", str(path), "--actors", "1..9", "--run-dir", str(tmp_path / "run")]
+    assert main(["train", "impala", "--env", "CartPole-v1", "--host", "a", *options]) == 2
+    assert "198.51.100.1, the address of the host a, is not one of this machine's" in capsys.readouterr().err
+    assert main(["cluster", "check", str(path), "--host", "zz"]) == 2
+    assert "has no host 'zz'" in capsys.readouterr().err
 
 
 def test_those_who_say_nothing_keep_no_machine_out(door):
