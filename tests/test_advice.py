@@ -49,7 +49,7 @@ WORDS |= {"such", "change", "changes", "sets", "removes", "at", "the"}
 """Words of a sentence after an option, which are not its value."""
 OF_OTHERS = {"native", "pid", "head", "python", "version", "working-dir", "exclude", "rsync-path"}
 OF_OTHERS |= {"xla_gpu_cuda_data_dir", "job-name", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"}
-OF_OTHERS |= {"time", "signal", "kill-on-bad-exit"}
+OF_OTHERS |= {"time", "signal", "kill-on-bad-exit", "no-kill"}
 """Options of `py-spy`, `ray`, `uv`, `rsync`, `sbatch` and XLA, and one of the command without a subcommand."""
 NO_SETTINGS = {"option_prefix"}
 """What a message calls by a name with underscores, besides settings: a field of a launcher's class."""

@@ -76,7 +76,8 @@ def test_parts_may_have_any_names(form, tmp_path, caplog):
     observation = {name: np.full((1, 2), index, np.float32) for index, name in enumerate(ODD_NAMES)}
     if form == "saved_model":
         save_policy_as_model(policy, spec, tmp_path / "model")
-        assert not caplog.messages
+        # Threads of other tests may still say that something of Callboard's has gone.
+        assert not [one for one in caplog.records if not one.name.startswith("callboard")]
         actions, _ = load_policy(tmp_path / "model")(observation)
     else:
         import onnxruntime
