@@ -90,7 +90,7 @@ LEARNER_METRICS = (
     ),
     Metric("log_prob", "mean log-probability of the actions of the batch", "nats", ("bc", "awr", "iql")),
     Metric("conservative_gap", "how far the values of all actions lie above the recorded ones", agents=("cql",)),
-    Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg", "dmpo")),
+    Metric("support_ends", "probability of targets at both ends of the support", "fraction", ("apex", "d4pg", "dmpo")),
     Metric("td_error", "mean absolute TD error", agents=("pqn", "apex", "r2d2", "qmix", "vdn")),
     Metric(
         "importance_weight",

@@ -34,6 +34,7 @@ PLACEHOLDERS = {
     "PATH": "runs/x",
     "RECIPE": "ppo-cartpole",
     "RUN": "runs/x",
+    "RUN@latest": "runs/x@latest",
     "RUN...": "runs/x",
     "SEED": "1",
     "check FILE": "cluster.yaml",

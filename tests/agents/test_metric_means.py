@@ -15,7 +15,16 @@ from callboard.settings.nested_settings import with_values
 
 FAST = ("apex", "ppo", "impala")
 AGENTS = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in SMALL_UPDATES]
-OF_ALL = {"loss", "gradient_norm", "valid_fraction", "learning_rate", "epochs", "clip_range", "dropped_rollouts"}
+OF_ALL = {
+    "loss",
+    "bonus_loss",
+    "gradient_norm",
+    "valid_fraction",
+    "learning_rate",
+    "epochs",
+    "clip_range",
+    "dropped_rollouts",
+}
 """What is minimized, with its gradient, is divided by all transitions of a batch."""
 
 

@@ -120,7 +120,7 @@ def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
     assert key == [100 * batch + item for batch in range(UPDATES) for item in items]
     assert shard == [batch for batch in range(UPDATES) for _ in items]
     priority_of = dict(zip(on_one["together"]["priorities"][0], on_one["together"]["priorities"][2], strict=True))
-    assert priority == pytest.approx([priority_of[one] for one in key], rel=1e-6)
+    assert priority == pytest.approx([priority_of[one] for one in key], rel=1e-6, abs=1e-7)
     assert len(set(priority)) > len(key) // 2
 
 
@@ -133,6 +133,8 @@ def test_metrics_are_those_of_the_registry(updates, agent):
     name = agent.partition("-")[0]
     metrics = (*LEARNER_METRICS, *(BONUS_METRICS if agent.endswith(("rnd", "icm")) else ()))
     registered = {metric.name for metric in metrics if not metric.agents or name in metric.agents}
+    if agent.startswith("apex") and agent != "apex-categorical":
+        registered -= {"support_ends"}
     assert set(updates["1"]["metrics"]) == registered
 
 

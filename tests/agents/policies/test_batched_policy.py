@@ -47,7 +47,7 @@ def timesteps(rng, number):
 
 
 FAST = ("impala", "r2d2")
-OF_CONTINUOUS_ACTIONS = ("sac", "td3", "d4pg", "dmpo")
+OF_CONTINUOUS_ACTIONS = ("sac", "td3", "td3_bc", "d4pg", "dmpo")
 CASES = [(name, CONTINUOUS if name in OF_CONTINUOUS_ACTIONS else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)]
 
 
