@@ -138,7 +138,8 @@ def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, i
 def _unfit(leaf: Leaf, given: np.ndarray, path: tuple[str, ...], batches: bool) -> CallboardError:
     dtype = leaf.dtype.name
     batch = f", or {dtype}({', '.join(map(str, ('B', *leaf.shape)))}{'' if leaf.shape else ','}) for a batch of B"
+    one = "; give one observation, not a batch" if given.ndim > len(leaf.shape) else ""
     return CallboardError(
         f"the observation{place_text(path)} is {given.dtype.name}{given.shape}, but the environment gives "
-        f"{dtype}{leaf.shape}" + (batch if batches else "; give one observation, not a batch")
+        f"{dtype}{leaf.shape}{batch if batches else one}"
     )

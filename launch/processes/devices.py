@@ -271,7 +271,7 @@ def _named(setting: int | str) -> list[str]:
     names = [name.strip().upper() for name in str(setting).split(",")]
     if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names) and not _DIVIDED_GPU.fullmatch(names[0]):
         raise CallboardError(
-            f"learner_devices must be a number, all, or names such as CPU:0,CPU:1; {setting!r} is none of them"
+            f"learner_devices must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not {setting!r}"
         )
     if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
         raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")

@@ -50,7 +50,7 @@ def test_a_learner_names_its_gpus_from_0_on(setting, indices, names):
         (2, r"learner_devices is 2, and this machine has 0 GPU\(s\): .*such as CPU:0,CPU:1"),
         (0, "learner_devices is 0"),
         ("GPU:0", r"learner_devices names GPU:0, and this machine has 0 GPU\(s\)"),
-        ("TPU:0", "must be a number, all, or names such as CPU:0,CPU:1; 'TPU:0' is none of them"),
+        ("TPU:0", "must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not 'TPU:0'"),
         ("CPU:0,CPU:0", "must name different devices of one kind"),
     ],
 )
@@ -72,10 +72,10 @@ def test_devices_are_counted_also_where_this_machine_has_fewer(setting, count):
     "setting, message",
     [
         (0, "learner_devices must be at least 1, not 0"),
-        (-1, "must be a number, all, or names such as CPU:0,CPU:1; -1 is none of them"),
-        ("", "must be a number, all, or names"),
+        (-1, "must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not -1"),
+        ("", "must be a whole number, all, or names"),
         ("GPU:0/2,GPU:1", "must name one GPU that is divided, such as GPU:0/2, not GPU:0/2,GPU:1"),
-        ("GPU:0/1", "must be a number, all, or names"),
+        ("GPU:0/1", "must be a whole number, all, or names"),
         ("CPU:0,GPU:0", "must name different devices of one kind, not CPU:0,GPU:0"),
     ],
 )
