@@ -20,6 +20,7 @@ addresses from the file, so no service has to assign them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import math
@@ -146,14 +147,13 @@ class Cluster:
             raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
     def is_here(self, host: str) -> bool:
-        """Returns whether the address of a host is one of this machine's."""
-        try:
-            family, kind, protocol, _, target = socket.getaddrinfo(self.hosts[host], 0, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
-                probe.bind(target)
-        except OSError:
-            return False
-        return True
+        """Returns whether the address of a host, or one of those of its name, is this machine's."""
+        for address in resolved([self.hosts[host]]):
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            with contextlib.suppress(OSError), socket.socket(family) as probe:
+                probe.bind((address, 0))
+                return True
+        return False
 
     def check_addresses(self) -> None:
         """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them.

@@ -11,7 +11,7 @@ from ....errors import CallboardError
 from ....settings.setting_types import NonNegativeInt, PositiveInt, check_ranges
 
 _TIME = re.compile(r"([0-9]+-)?[0-9]+(:[0-5][0-9]){0,2}")
-_MOST_NODES = 10_000
+_MOST_PORTS = 22_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +51,10 @@ class SlurmJob:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if not 2 <= self.nodes <= _MOST_NODES:
-            raise CallboardError(
-                f"--nodes must be at least 2, one with the learner and one with actors, and at most {_MOST_NODES:,}"
-            )
+        if not 2 <= self.nodes <= 10_000:
+            raise CallboardError("--nodes must be 2 to 10,000: one with the learner, the others with actors")
+        if self.ports > _MOST_PORTS:
+            raise CallboardError(f"{self.actors:,} actors are too many per machine: lower --actors-per-host or --cpus")
         if not _TIME.fullmatch(self.time):
             raise CallboardError(f"--time must be a time as Slurm writes it, such as 04:00:00, not {self.time!r}")
 
@@ -80,7 +80,7 @@ def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str
         "elastic": "# A machine that Slurm loses does not end the job.\n#SBATCH --no-kill\n" if elastic else "",
         "actors": job.actors,
         "ports": job.ports,
-        "slots": 22000 // job.ports,
+        "slots": _MOST_PORTS // job.ports,
         "last": job.ports - 1,
         "run": run_dir,
         "callboard": command,

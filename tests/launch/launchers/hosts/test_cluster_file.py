@@ -242,18 +242,18 @@ def test_the_example_for_slurm_is_what_the_command_writes(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--nodes", "1"], "--nodes must be at least 2"),
+        (["--nodes", "1"], "--nodes must be 2 to 10,000"),
         (["--time", "soon"], "--time must be a time as Slurm writes it"),
         (["--seeds", "1,2"], "--seeds is for runs on one machine"),
         (["--launcher", "ray"], "leave --launcher ray out"),
         (["--time", "99:99:99"], "--time must be a time as Slurm writes it"),
-        (["--nodes", "9" * 20], "at most 10,000"),
+        (["--nodes", "9" * 20], "--nodes must be 2 to 10,000"),
         (["--max-steps", "-1"], "max"),
         (["--actors", "5"], "actors is 5, and the job places 28; leave it out"),
         (["--learners", "2"], "learners is 2, and the job places 1; leave it out"),
         (["--inference", "central"], "the job places 0 inference node(s)"),
         (["--run-dir", "s3://bucket/x"], "hosts"),
-        (["--output", "/dev/null"], "/dev/null cannot be written: not a regular file"),
+        (["--cpus", "30000"], "29,998 actors are too many per machine"),
         (["--output", "/proc"], "/proc cannot be written"),
         (["--output", "/no/such/file"], "cannot be written: No such file"),
     ],
@@ -262,6 +262,13 @@ def test_a_job_that_cannot_run_is_refused(options, message, capsys):
     assert main(["cluster", "sbatch", "ppo", "--env", "CartPole-v1", *options]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_job_is_not_written_in_place_of_a_pipe(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["cluster", "sbatch", "ppo", "--env", "CartPole-v1", "--output", str(tmp_path / "pipe")]) == 2
+    assert "pipe cannot be written: not a regular file" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_job_has_a_port_for_each_actor(capsys):
