@@ -182,7 +182,8 @@ class Sac(SacSettings, TransitionAgent):
         later, actions, action = self._later(networks, sample, seed), soft_actions(networks), _first_action(sample)
         now = _observation(sample, 0), actions.taken(action, later.log_prob.dtype)
         both = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), now, (later.observation, later.choice))
-        with batch_statistics():
+        valid = _valid(sample)
+        with batch_statistics(tf.concat([valid, valid], axis=0)):
             taken, after = tf.split(actions.values(networks.critic, *both), 2, axis=1)
         return self.losses(networks, sample, seed, self._target(networks, later, after, seed), taken)
 
@@ -234,8 +235,8 @@ class Sac(SacSettings, TransitionAgent):
           taken: the critics' outputs for the actions taken, as `soft_actions` has them; None to compute them.
         """
         record, x_t, actions = sample.record, _observation(sample, 0), soft_actions(networks)
-        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
-        with batch_statistics():
+        valid_t = _valid(sample)
+        with batch_statistics(valid_t):
             policy, _ = networks.policy.step(Inputs(x_t), (), record.first[0])
         choice, log_prob = actions.sample(policy, _normal(actions.numbers, sample, seed, Stream.LEARNED_ACTION))
         taken_choice = actions.taken(_first_action(sample), log_prob.dtype)
@@ -264,6 +265,12 @@ class Sac(SacSettings, TransitionAgent):
 def _observation(sample: Sample, time: int) -> Nest:
     """Returns the observations of windows at a time; at 0 those before the first transition."""
     return tree.map_structure(lambda leaf: leaf[time], sample.record.observation)
+
+
+def _valid(sample: Sample) -> tf.Tensor:
+    """Returns bool `[B]`, the windows whose first transition is valid."""
+    record = sample.record
+    return valid_transitions(record.first, record.last, record.discount)[0]
 
 
 def _first_action(sample: Sample) -> Nest:

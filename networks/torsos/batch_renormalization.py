@@ -14,17 +14,21 @@ _LARGEST_SHIFT = 5.0
 WARM_UP = 100_000
 """Passes with the batch's statistics alone, before they are corrected, as in the authors' code of CrossQ."""
 
-_learning: contextvars.ContextVar[bool] = contextvars.ContextVar("learning", default=False)
+_counted: contextvars.ContextVar[tf.Tensor | None] = contextvars.ContextVar("counted", default=None)
 
 
 @contextlib.contextmanager
-def batch_statistics() -> Iterator[None]:
-    """Within this context layers normalize by the batch, and update their running statistics, by which they else do."""
-    token = _learning.set(True)
+def batch_statistics(counted: tf.Tensor) -> Iterator[None]:
+    """Within this context layers normalize by the batch, and update their running statistics, by which they else do.
+
+    Args:
+      counted: bool `[N]`, the items of the batch whose statistics these are.
+    """
+    token = _counted.set(counted)
     try:
         yield
     finally:
-        _learning.reset(token)
+        _counted.reset(token)
 
 
 class BatchRenormalization(tf.keras.layers.Layer):
@@ -53,11 +57,17 @@ class BatchRenormalization(tf.keras.layers.Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Normalizes `[..., N, units]` over N."""
-        if not _learning.get():
-            return self._normalized(x, self._mean, self._variance)
-        number = _over_replicas(tf.cast(tf.shape(x)[-2], x.dtype))
-        mean = _over_replicas(tf.reduce_sum(x, axis=-2, keepdims=True)) / number
-        variance = _over_replicas(tf.reduce_sum(tf.square(x - mean), axis=-2, keepdims=True)) / number
+        counted = _counted.get()
+        if counted is None:
+            return (x - self._mean) * tf.math.rsqrt(self._variance + _EPSILON) * self.gamma + self.beta
+        weight = tf.cast(counted, x.dtype)[:, tf.newaxis]
+        number = _over_replicas(tf.reduce_sum(weight))
+
+        def mean_of(values: tf.Tensor) -> tf.Tensor:
+            return _over_replicas(tf.reduce_sum(weight * values, axis=-2, keepdims=True)) / tf.maximum(number, 1.0)
+
+        mean = mean_of(x)
+        variance = mean_of(tf.square(x - mean))
         deviation, running = tf.sqrt(variance + _EPSILON), tf.sqrt(self._variance + _EPSILON)
         is_warm = self._passes >= WARM_UP
         scale = tf.where(is_warm, deviation / running, 1.0)
@@ -66,13 +76,11 @@ class BatchRenormalization(tf.keras.layers.Layer):
         shift = tf.stop_gradient(tf.clip_by_value(shift, -_LARGEST_SHIFT, _LARGEST_SHIFT))
         normalized = ((x - mean) / deviation * scale + shift) * self.gamma + self.beta
         with tf.control_dependencies([scale, shift]):
+            is_one = tf.cast(number > 0.0, x.dtype)
             for average, new in ((self._mean, mean), (self._variance, variance)):
-                average.assign(_MOMENTUM * average + (1.0 - _MOMENTUM) * tf.stop_gradient(new))
-            self._passes.assign(self._passes + 1.0)
+                average.assign_add((1.0 - _MOMENTUM) * is_one * (tf.stop_gradient(new) - average))
+            self._passes.assign_add(is_one)
         return normalized
-
-    def _normalized(self, x: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
-        return (x - mean) * tf.math.rsqrt(variance + _EPSILON) * self.gamma + self.beta
 
 
 def _over_replicas(x: tf.Tensor) -> tf.Tensor:

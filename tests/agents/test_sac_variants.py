@@ -209,14 +209,16 @@ def test_crossq_has_one_pass_for_both_observations_and_no_target_network():
     spread(learned)
     later = agent._later(learned, sample, SEED)
     taken = np.float32((record.action[0] - 4.0) / 2.0)
-    with batch_statistics():
+    valid = np.array([is_valid(record, 0, b) for b in range(BATCH)])
+    assert valid.any() and not valid.all()
+    with batch_statistics(np.tile(valid, 2)):
         q = learned.critic(
             np.concatenate([record.observation[0], record.observation[1]]), tf.concat([taken, later.choice], axis=0)
         ).numpy()
     found = float(agent.loss(learned, sample, SEED).loss["critic_loss"])
     total = 0.0
     for b in range(BATCH):
-        if is_valid(record, 0, b):
+        if valid[b]:
             value = min(q[:, BATCH + b]) - 0.7 * float(later.log_prob[b])
             target = record.reward[0, b] + 0.9 * record.discount[0, b] * value
             total += sum((one - target) ** 2 / 2 for one in q[:, b])

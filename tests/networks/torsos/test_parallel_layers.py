@@ -38,6 +38,7 @@ def test_networks_that_are_computed_together_are_those_one_by_one(layer_norm):
 def test_batch_renormalization_is_that_of_the_paper(passes):
     rng = np.random.default_rng(1)
     x = rng.normal(3.0, 2.0, size=(2, 6, 4)).astype(np.float32)
+    counted = np.array([True, False, True, True, False, True])
     layer = BatchRenormalization()
     before = layer(x)
     np.testing.assert_allclose(before, x / np.sqrt(1 + 1e-3), rtol=1e-5)
@@ -45,12 +46,13 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
     layer._mean.assign(mean)
     layer._variance.assign(variance)
     layer._passes.assign(float(passes))
-    with batch_statistics():
+    with batch_statistics(counted):
         found = layer(x).numpy()
     for k in range(2):
         for f in range(4):
             column = x[k, :, f].astype(np.float64)
-            center, deviation = column.mean(), np.sqrt(column.var() + 1e-3)
+            own = column[counted]
+            center, deviation = own.mean(), np.sqrt(own.var() + 1e-3)
             running = np.sqrt(variance[k, 0, f] + 1e-3)
             r = np.clip(deviation / running, 1 / 3, 3) if passes else 1.0
             d = np.clip((center - mean[k, 0, f]) / running, -5, 5) if passes else 0.0
@@ -60,9 +62,14 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
                 )
             np.testing.assert_allclose(layer._mean[k, 0, f], 0.99 * mean[k, 0, f] + 0.01 * center, rtol=1e-4)
             np.testing.assert_allclose(
-                layer._variance[k, 0, f], 0.99 * variance[k, 0, f] + 0.01 * column.var(), rtol=1e-4
+                layer._variance[k, 0, f], 0.99 * variance[k, 0, f] + 0.01 * own.var(), rtol=1e-4
             )
     assert float(layer._passes) == passes + 1
+    kept = [variable.numpy() for variable in layer.weights]
+    with batch_statistics(np.zeros(6, bool)):
+        assert np.isfinite(layer(x)).all()
+    for variable, value in zip(layer.weights, kept, strict=True):
+        np.testing.assert_array_equal(variable, value, err_msg="a batch of which nothing counts")
 
 
 @pytest.mark.slow("daily")
