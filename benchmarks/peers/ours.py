@@ -247,8 +247,6 @@ def _replay(task: str) -> tuple[Any, dict[str, Any]]:
     work = REPLAY[task]
     settings = {
         "actors": 1,
-        # The networks are small, and actor and replay have the other core.
-        "learner_threads": 1,
         "agent.batch_size": work.batch,
         "agent.replay.size": 100_000,
         "agent.replay.min_size": 1_000,
@@ -263,6 +261,8 @@ def _replay(task: str) -> tuple[Any, dict[str, Any]]:
             "agent.network.dueling": "false",
             "agent.network.stream_size": 0,
             "agent.optimizer.learning_rate_decay": "false",
+            # The networks are small, and actor and replay have the other core.
+            "learner_threads": 1,
         }
         return CountedApex, {**settings, **alone}
     return CountedSac, settings

@@ -61,9 +61,7 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
                     found[k, n, f], (column[n] - center) / deviation * r + d, rtol=1e-3, atol=1e-4
                 )
             np.testing.assert_allclose(layer._mean[k, 0, f], 0.99 * mean[k, 0, f] + 0.01 * center, rtol=1e-4)
-            np.testing.assert_allclose(
-                layer._variance[k, 0, f], 0.99 * variance[k, 0, f] + 0.01 * own.var(), rtol=1e-4
-            )
+            np.testing.assert_allclose(layer._variance[k, 0, f], 0.99 * variance[k, 0, f] + 0.01 * own.var(), rtol=1e-4)
     assert float(layer._passes) == passes + 1
     kept = [variable.numpy() for variable in layer.weights]
     with batch_statistics(np.zeros(6, bool)):
