@@ -12,6 +12,7 @@ from .actions.action_parts import ActionParts, one_hot_choices
 from .actions.legal_actions import mask_illegal
 from .heads.heads import MLPHead
 from .network_settings import NetworkSettings
+from .torsos.dense import Layers
 from .torsos.torso_factory import make_torso
 
 
@@ -40,7 +41,7 @@ class ObservationNetwork(tf.Module):
             precision=network.precision,
             image_activation=network.image_activation,
         )
-        self._head = MLPHead(outputs, hidden_sizes)
+        self._head = MLPHead(outputs, Layers(hidden_sizes))
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)))
 
     def __call__(self, observation: Nest) -> tf.Tensor:
@@ -97,8 +98,8 @@ class Curiosity(tf.Module):
         self._parts = parts = ActionParts(spec.action)
         self._values = int(parts.sizes.sum())
         self._encoder = ObservationNetwork(spec, network, hidden_sizes, features)
-        self._inverse = MLPHead(self._values + parts.numbers, hidden_sizes)
-        self._forward = MLPHead(features, hidden_sizes)
+        self._inverse = MLPHead(self._values + parts.numbers, Layers(hidden_sizes))
+        self._forward = MLPHead(features, Layers(hidden_sizes))
         observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
         self(observation, action, observation)
 

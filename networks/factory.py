@@ -24,6 +24,7 @@ from .network import Network
 from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
 from .stochastic_layers import NoisyLayers
+from .torsos.dense import Layers
 from .torsos.torso_factory import Torso, check_torso, make_torso
 
 
@@ -63,7 +64,7 @@ def policy_value_network(
       activation: activation of all MLPs.
       lstm_size: see `make_core`.
       core_options: see `make_core`.
-      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
+      layer_norm: whether hidden layers are normalized, see `dense.Layers`.
       previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       head_sizes: sizes of separate hidden layers for policy and value, after the core.
@@ -84,20 +85,19 @@ def policy_value_network(
     action = ActionParts(spec.action)
     of_torso |= {"torso": torso, "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
     parts = _Parts(spec, of_torso, (core, lstm_size, core_options))
-    value_layers = (head_sizes, activation, layer_norm)
+    layers = Layers(head_sizes, activation, layer_norm)
 
     def make_head(with_value: bool) -> Any:
         if isinstance(spec.action, dm_specs.DiscreteArray):
-            return PolicyValueHead(spec.action.num_values, *value_layers, with_value)
+            return PolicyValueHead(spec.action.num_values, layers, with_value=with_value)
         std: dict[str, Any] = {"initial_log_std": initial_log_std, "std_from_features": std_from_features}
-        std |= {"layer_norm": layer_norm, "with_value": with_value}
         if is_single_box(spec):
-            return GaussianValueHead(action.numbers, head_sizes, activation, **std)
+            return GaussianValueHead(action.numbers, layers, with_value=with_value, **std)
         kind = AutoregressiveValueHead if autoregressive else ComposedValueHead
-        return kind(action, head_sizes, activation, **std)
+        return kind(action, layers, with_value, **std)
 
     def make_value_head() -> ValueHead | PopArtValueHead:
-        return make_popart_head(spec, popart, *value_layers) if popart.enabled else ValueHead(*value_layers)
+        return make_popart_head(spec, popart, layers) if popart.enabled else ValueHead(layers)
 
     normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
     heads = functools.partial(make_heads, spec.observation, heads_by)
@@ -154,7 +154,7 @@ def q_network(
       activation: activation of that MLP and of the head.
       lstm_size: see `make_core`.
       core_options: see `make_core`.
-      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
+      layer_norm: whether hidden layers are normalized, see `dense.Layers`.
       previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
@@ -183,18 +183,19 @@ def q_network(
     parts = _Parts(spec, of_torso, (core, lstm_size, core_options))
     before_head = parts.make(RunningNormalizer(spec.observation) if normalize_observations else None)
     make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
+    layers = Layers((stream_size,) if stream_size else (), activation, layer_norm, make_noisy)
 
     def make_head() -> Any:
         if head is not None:
             return make_own_head(head, spec, head_options)
-        actions, layers = int(choices.sizes.sum()), (activation, layer_norm, make_noisy)
+        actions = int(choices.sizes.sum())
         made: Any
         if composed:
-            made = BranchingQHead(choices, stream_size, dueling, *layers)
+            made = BranchingQHead(choices, layers, dueling)
         elif atoms is not None:
-            made = DistributionalQHead(actions, atoms, stream_size, dueling, *layers)
+            made = DistributionalQHead(actions, atoms, layers, dueling)
         else:
-            made = (DuelingQHead if dueling else QHead)(actions, stream_size, *layers)
+            made = (DuelingQHead if dueling else QHead)(actions, layers)
         return made if fractions is None else ImplicitQuantileHead(fractions, made)
 
     heads = make_heads(spec.observation, heads_by, make_head)

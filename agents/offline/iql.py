@@ -18,6 +18,7 @@ from ...networks.factory import policy_value_network
 from ...networks.network import Inputs
 from ...networks.normalization import RunningNormalizer
 from ...networks.target_update import copy_weights, move_weights
+from ...networks.torsos.dense import Layers
 from ...networks.torsos.encoders import Encoders
 from ...replay import stacked_spec
 from ...specs import EnvironmentSpec
@@ -147,5 +148,5 @@ def _critics(
     own = ("hidden_sizes", "autoregressive", "normalize_observations")
     of_torso = {name: value for name, value in vars(settings).items() if name not in own}
     encoders = Encoders(spec, normalizer=normalizer, **of_torso)
-    layers = {name: getattr(settings, name) for name in ("hidden_sizes", "activation", "layer_norm")}
-    return [AdditiveCritics(spec, parts, encoders.make(), **layers) for _ in range(2)]
+    layers = Layers(settings.hidden_sizes, settings.activation, settings.layer_norm)
+    return [AdditiveCritics(spec, parts, encoders.make(), layers=layers) for _ in range(2)]

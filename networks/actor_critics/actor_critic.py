@@ -1,7 +1,7 @@
 """Networks for SAC: a policy over numbers or discrete actions, critics and target critics."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from ..network import Network
 from ..network_settings import CriticSettings
 from ..normalization import RunningNormalizer
 from ..target_update import copy_weights
-from ..torsos.dense import Normalization
+from ..torsos.dense import LINEAR, Layers
 
 
 class CriticHeads(tf.Module):
@@ -27,37 +27,34 @@ class CriticHeads(tf.Module):
     Args:
       torso: maps an observation nest `[N, ...]` to features `[N, F]`.
       outputs: number of outputs of each MLP.
-      hidden_sizes: hidden layer sizes of each MLP, unless `critics` has others.
-      activation: activation of the hidden layers.
-      layer_norm: how the hidden layers are normalized, as in `dense.hidden_layers`.
-      name: name of the module.
+      layers: hidden layers of each MLP, unless `critics` has others.
       make_head: makes what is in place of each MLP; takes the arguments of `heads.MLPHead`.  None for MLPs.
       critics: see `CriticSettings`.
+      name: name of the module.
     """
 
     def __init__(
         self,
         torso: tf.keras.layers.Layer,
         outputs: int,
-        hidden_sizes: Sequence[int] = (256, 256),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
+        layers: Layers = LINEAR,
         make_head: Callable[..., Any] | None = None,
         critics: CriticSettings = CriticSettings(),  # noqa: B008
+        name: str | None = None,
     ):
         super().__init__(name)
         self._torso = torso
-        sizes = hidden_sizes if critics.hidden_sizes is None else critics.hidden_sizes
-        normalization = layer_norm or critics.layer_norm
+        if critics.hidden_sizes is not None:
+            layers = layers._replace(sizes=critics.hidden_sizes)
+        layers = layers._replace(normalization=layers.normalization or critics.layer_norm)
         self._critics: list[Any] = []
         self._parallel: ParallelHeads | None = None
-        if make_head is None and (critics.number > 2 or critics.dropout or isinstance(normalization, str)):
-            self._parallel = ParallelHeads(critics.number, outputs, sizes, activation, normalization, critics.dropout)
+        if make_head is None and (critics.number > 2 or critics.dropout or isinstance(layers.normalization, str)):
+            self._parallel = ParallelHeads(critics.number, outputs, layers, critics.dropout)
         else:
             # Two MLPs as fast one by one, and checkpoints of earlier versions have them so.
             make = make_head or MLPHead
-            self._critics = [make(outputs, sizes, activation, layer_norm=normalization) for _ in range(critics.number)]
+            self._critics = [make(outputs, layers) for _ in range(critics.number)]
 
     def _heads(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to the outputs of all critics, `[K, N, outputs]`."""
@@ -91,7 +88,7 @@ class Critics(CriticHeads):
           action_size: D, the number of components of a unit action.
           torso: see `CriticHeads`.
           critics: see `CriticSettings`.
-          **of_heads: other arguments of `CriticHeads`, such as `hidden_sizes`; each critic takes features and action.
+          **of_heads: other arguments of `CriticHeads`, such as `layers`; each critic takes features and action.
         """
         self._has_quantiles = critics.quantiles is not None
         super().__init__(torso, critics.quantiles or 1, critics=critics, **of_heads)
@@ -153,17 +150,9 @@ class CategoricalHead(tf.Module):
 
     takes_legal = True
 
-    def __init__(
-        self,
-        num_actions: int,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-    ) -> None:
-        """Creates a head for `num_actions` actions; see `heads.MLPHead`."""
+    def __init__(self, num_actions: int, layers: Layers = LINEAR, name: str | None = None) -> None:
         super().__init__(name)
-        self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
+        self._logits = MLPHead(num_actions, layers, gain=0.01)
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> Categorical:
         """Maps features `[N, F]` and which actions are legal, bool `[N, A]`, to a distribution over A actions."""

@@ -17,7 +17,7 @@ from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..recurrent import FeedForwardCore
-from ..torsos.dense import Normalization
+from ..torsos.dense import Layers, Normalization
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
 from .actor_critic import ActorCritic, CategoricalHead, Critics, DiscreteCritics
@@ -53,14 +53,14 @@ def actor_critic_networks(
       hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
         the features and the numbers of the action.
       activation: activation of the hidden layers.
-      layer_norm: see `dense.hidden_layers`.
+      layer_norm: see `dense.Layers`.
       temperature: initial value of alpha.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
       head_options: its options.
       critic_head: `package.module:factory` of another head of the critics, likewise.
       critic_head_options: its options.
-      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
+      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
       critics: see `CriticSettings`.
       crossq: whether hidden layers are batch-renormalized, and there is no target critic.
       **of_torso: further arguments of `torso_factory.make_torso`.
@@ -71,32 +71,32 @@ def actor_critic_networks(
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
     normalization: Normalization = "batch_renorm" if crossq else "simba" if block == "simba" else layer_norm
-    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
+    layers = Layers(hidden_sizes, activation, normalization)
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     parts = bounds = None
     make_policy_head: Callable[[], tf.Module]
     make_critic: Any
     if isinstance(spec.action, dm_specs.DiscreteArray):
         number = spec.action.num_values
-        make_policy_head = functools.partial(CategoricalHead, number, **layers)
+        make_policy_head = functools.partial(CategoricalHead, number, layers)
         make_critic = functools.partial(DiscreteCritics, spec, number)
         check = own.policy_check({"logits": (number,)}, Categorical)
     elif is_single_box(spec):
         bounds = ActionBounds(spec.action)
         size = bounds.size
-        make_policy_head = functools.partial(SquashedGaussianHead, size, **layers)
+        make_policy_head = functools.partial(SquashedGaussianHead, size, layers)
         make_critic = functools.partial(Critics, spec, size)
         check = own.policy_check({"mean": (size,), "log_std": (size,)}, SquashedGaussian)
     else:
         parts = ActionParts(spec.action, unbounded=False)
-        make_policy_head = functools.partial(SoftPartsHead, parts, **layers)
+        make_policy_head = functools.partial(SoftPartsHead, parts, layers)
         make_critic = functools.partial(AdditiveCritics, spec, parts)
         check = own.policy_check({}, SoftParts)
     policy_head = own.policy(spec, make_policy_head)
     policy = Network(spec, encoders.make(), FeedForwardCore(), policy_head, check_outputs=check)
 
     def critic() -> Any:
-        return make_critic(encoders.make(), **layers, **own.critic(spec), critics=critics)
+        return make_critic(encoders.make(), layers=layers, **own.critic(spec), critics=critics)
 
     online, target = critic(), None if crossq else critic()
     if parts is not None:

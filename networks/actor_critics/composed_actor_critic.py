@@ -1,6 +1,5 @@
 """Parts of SAC's networks for composed actions: discrete choices, and numbers with finite bounds."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,7 +13,7 @@ from ..distributions import Categorical
 from ..heads.heads import SquashedGaussianHead
 from ..network import Network
 from ..normalization import RunningNormalizer
-from ..torsos.dense import Normalization
+from ..torsos.dense import LINEAR, Layers
 from .actor_critic import ActorCritic, CategoricalHead, CriticHeads
 
 
@@ -32,20 +31,11 @@ class SoftPartsHead(tf.Module):
 
     takes_legal = True
 
-    def __init__(
-        self,
-        parts: ActionParts,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-    ) -> None:
-        """Creates a head for the parts of an action; the other arguments are those of `heads.MLPHead`."""
+    def __init__(self, parts: ActionParts, layers: Layers = LINEAR, name: str | None = None) -> None:
         super().__init__(name)
-        layers = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
         self._parts = parts
-        self._choices = CategoricalHead(int(parts.sizes.sum()), **layers) if len(parts.sizes) else None
-        self._numbers = SquashedGaussianHead(parts.numbers, **layers) if parts.numbers else None
+        self._choices = CategoricalHead(int(parts.sizes.sum()), layers) if len(parts.sizes) else None
+        self._numbers = SquashedGaussianHead(parts.numbers, layers) if parts.numbers else None
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> SoftParts:
         """Maps features `[N, F]` and which values of all choices are legal, bool `[N, S]`, to a policy."""

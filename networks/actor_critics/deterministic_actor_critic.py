@@ -15,7 +15,7 @@ from ..network import Network
 from ..normalization import RunningNormalizer
 from ..recurrent import FeedForwardCore
 from ..target_update import copy_weights, copy_weights_every
-from ..torsos.dense import Normalization
+from ..torsos.dense import LINEAR, Layers
 from ..torsos.encoders import Encoders
 from ..torsos.torso_factory import Torso
 from .actor_critic import Critics
@@ -27,17 +27,9 @@ _INITIAL_GAIN = 0.01
 class UnitActionHead(tf.Module):
     """A deterministic policy over unit actions: an MLP with tanh at its end."""
 
-    def __init__(
-        self,
-        action_size: int,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
-        name: str | None = None,
-    ) -> None:
-        """Creates a head for actions of `action_size` components."""
+    def __init__(self, action_size: int, layers: Layers = LINEAR, name: str | None = None) -> None:
         super().__init__(name)
-        self._action = MLPHead(action_size, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
+        self._action = MLPHead(action_size, layers, gain=_INITIAL_GAIN)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to unit actions `[N, D]` in [-1, 1]."""
@@ -52,12 +44,10 @@ class CategoricalCritic(tf.Module):
         spec: specs.EnvironmentSpec,
         action_size: int,
         torso: tf.keras.layers.Layer,
-        hidden_sizes: Sequence[int] = (256, 256),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
+        layers: Layers = LINEAR,
         atoms: int = 51,
-        name: str | None = None,
         make_head: Callable[..., Any] = MLPHead,
+        name: str | None = None,
     ) -> None:
         """Builds all variables.
 
@@ -65,17 +55,15 @@ class CategoricalCritic(tf.Module):
           spec: the environment's spec.
           action_size: D, the number of components of a unit action.
           torso: maps an observation nest `[N, ...]` to features `[N, F]`.
-          hidden_sizes: hidden layer sizes of the critic, which takes the features and the action.
-          activation: activation of the hidden layers.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          layers: hidden layers of the critic, which takes the features and the action.
           atoms: number of values that the distribution is over.
-          name: name of the module.
           make_head: makes the critic after the torso; takes the arguments of `heads.MLPHead`.
+          name: name of the module.
         """
         super().__init__(name)
         self._torso = torso
         # Initially all values are about equally likely.
-        self._logits = make_head(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
+        self._logits = make_head(atoms, layers, gain=_INITIAL_GAIN)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
@@ -164,25 +152,23 @@ def deterministic_actor_critic(
       hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
         the features and the action.
       activation: activation of the hidden layers.
-      layer_norm: see `dense.hidden_layers`.
+      layer_norm: see `dense.Layers`.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
-      make_critic: takes the spec, the number of action components, a torso, and these arguments by name: hidden sizes,
-        activation and `layer_norm`.
-      make_head: takes the number of action components, and the same by name; its outputs are those of the policy.
+      make_critic: takes the spec, the number of action components, a torso, and `layers` by name.
+      make_head: takes the number of action components and layers; its outputs are those of the policy.
       head: `package.module:factory` of the policy's head in place of that, see `own_heads.OwnHeads`.
       head_options: its options.
       critic_head: `package.module:factory` of the critics' heads, likewise.
       critic_head_options: its options.
       outputs: class of the policy's outputs, with `mean` and `log_std`; None for unit actions.
-      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
+      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
-    normalization: Normalization = "simba" if block == "simba" else layer_norm
-    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
+    layers = Layers(hidden_sizes, activation, "simba" if block == "simba" else layer_norm)
     bounds = ActionBounds(spec.action)
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
@@ -190,10 +176,10 @@ def deterministic_actor_critic(
     check = own.policy_check({"": size} if outputs is None else {"mean": size, "log_std": size}, outputs)
 
     def policy() -> Network:
-        made = own.policy(spec, lambda: make_head(bounds.size, **layers))
+        made = own.policy(spec, lambda: make_head(bounds.size, layers))
         return Network(spec, encoders.make(), FeedForwardCore(), made, check_outputs=check)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, encoders.make(), **layers, **own.critic(spec))
+        return make_critic(spec, bounds.size, encoders.make(), layers=layers, **own.critic(spec))
 
     return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

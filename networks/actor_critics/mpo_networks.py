@@ -1,14 +1,12 @@
 """Parts of DMPO's networks: a Gaussian policy head, and the dual variables."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from ..distributions import DiagonalGaussian
 from ..heads.heads import MLPHead
-from ..torsos.dense import Normalization
+from ..torsos.dense import LINEAR, Layers
 
 _SMALLEST_STD = 1e-6
 _SMALLEST_DUAL = 1e-8
@@ -19,17 +17,11 @@ class GaussianHead(tf.Module):
     """A Gaussian policy over unit actions, which may be beyond [-1, 1], as in Acme's `MultivariateNormalDiagHead`."""
 
     def __init__(
-        self,
-        action_size: int,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "elu",
-        layer_norm: Normalization = False,
-        initial_std: float = 0.7,
-        name: str | None = None,
+        self, action_size: int, layers: Layers = LINEAR, initial_std: float = 0.7, name: str | None = None
     ) -> None:
         """Creates a head for actions of `action_size` components, whose first standard deviation is `initial_std`."""
         super().__init__(name)
-        self._parameters = MLPHead(2 * action_size, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
+        self._parameters = MLPHead(2 * action_size, layers, gain=0.01)
         self._scale = initial_std / math.log(2)  # softplus(0) is log 2.
 
     def __call__(self, features: tf.Tensor) -> DiagonalGaussian:

@@ -21,7 +21,7 @@ from ..network import Network
 from ..network_settings import CriticSettings
 from ..precision import Precision, with_precision
 from ..recurrent import FeedForwardCore
-from ..torsos.dense import Normalization
+from ..torsos.dense import LINEAR, Layers
 from ..torsos.encoders import Encoders
 from ..torsos.flatten import scale
 from ..torsos.torso_factory import Torso
@@ -132,7 +132,7 @@ def shared_encoder_networks(
       torso: `auto` and `conv` for an encoder of convolutions; any other, see `torso_factory.make_torso`.
       hidden_sizes: hidden layer sizes of the policy and of each critic.
       activation: activation of the hidden layers.
-      layer_norm: see `dense.hidden_layers`.
+      layer_norm: see `dense.Layers`.
       temperature: initial value of alpha.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
@@ -146,7 +146,7 @@ def shared_encoder_networks(
       head_options: its options.
       critic_head: `package.module:factory` of another head of the critics, likewise.
       critic_head_options: its options.
-      block: `plain` or `simba`, for hidden layers as in `dense.hidden_layers`.
+      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
       critics: see `CriticSettings`.
     """
     features = _FEATURES if image_features is None else image_features
@@ -169,16 +169,15 @@ def shared_encoder_networks(
 
     own = OwnHeads(head, head_options, critic_head, critic_head_options)
     critic_encoder = encoder()
-    normalization: Normalization = "simba" if block == "simba" else layer_norm
-    layers: Any = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": normalization}
+    layers = Layers(hidden_sizes, activation, "simba" if block == "simba" else layer_norm)
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
     bounds = None if discrete else ActionBounds(spec.action)
     size = spec.action.num_values if bounds is None else bounds.size
 
     def policy_head() -> tf.Module:
         if discrete:
-            return CategoricalHead(size, **layers)
-        return SquashedGaussianHead(size, log_std_bounds=_LOG_STD_BOUNDS, **layers)
+            return CategoricalHead(size, layers)
+        return SquashedGaussianHead(size, layers, _LOG_STD_BOUNDS)
 
     check = own.policy_check(
         {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
@@ -187,7 +186,7 @@ def shared_encoder_networks(
     of_critics: dict[str, Any] = {**own.critic(spec), "critics": critics}
     kind: Any = functools.partial(DiscreteCritics if discrete else Critics, **of_critics)
     critic, target_critic = (
-        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), **layers)
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), layers=layers)
         for one in (critic_encoder, encoder())
     )
     trunk = EncoderTrunk(critic_encoder, features, trains_encoder=False)
@@ -196,4 +195,4 @@ def shared_encoder_networks(
 
 
 def _vectors(observation: Any) -> tf.keras.layers.Layer:
-    return MLPTorso(observation, ())
+    return MLPTorso(observation, LINEAR)

@@ -1,11 +1,10 @@
 """Values of actions of several discrete choices: a branch for each choice (Tavakoli et al. 2018)."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from ..actions.action_parts import ActionParts
 from ..actions.legal_actions import legal_mean
+from ..torsos.dense import LINEAR, Layers
 from .heads import MLPHead
 
 
@@ -19,35 +18,20 @@ class BranchingQHead(tf.Module):
     takes_legal = True
 
     def __init__(
-        self,
-        parts: ActionParts,
-        stream_size: int = 0,
-        dueling: bool = True,
-        activation: Any = "relu",
-        layer_norm: bool = False,
-        make_noisy: Any = None,
-        name: str | None = None,
+        self, parts: ActionParts, layers: Layers = LINEAR, dueling: bool = True, name: str | None = None
     ) -> None:
         """Creates a head for an action of K discrete choices.
 
         Args:
           parts: the choices.
-          stream_size: units of the hidden layer in each stream; 0 for none.
+          layers: hidden layers of each stream.
           dueling: whether there is a shared value; otherwise each branch outputs its values.
-          activation: activation of the hidden layers.
-          layer_norm: whether they are normalized, as in `dense.hidden_layers`.
-          make_noisy: see `heads.MLPHead`.
           name: name of the module.
         """
         super().__init__(name)
-        sizes = (stream_size,) if stream_size else ()
-
-        def stream(outputs: int) -> MLPHead:
-            return MLPHead(outputs, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy)
-
         self._parts = parts
-        self._value = stream(1) if dueling else None
-        self._branches = [stream(int(size)) for size in parts.sizes]
+        self._value = MLPHead(1, layers) if dueling else None
+        self._branches = [MLPHead(int(size), layers) for size in parts.sizes]
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features `[N, F]` and which values are legal, bool `[N, S]`, to q `[N, K, M]`, padded with any numbers.

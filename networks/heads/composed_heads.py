@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from ..actions.action_parts import ActionParts
 from ..distributions import Categorical, DiagonalGaussian
-from .heads import GaussianValueHead, PolicyValueHead, ValueHead
+from ..torsos.dense import LINEAR, Layers
+from .heads import GaussianValueHead, PolicyValueHead, WithValue
 
 _HIDDEN = (64,)
 """Hidden layers of an autoregressive part without others, so that it can combine what it sees."""
@@ -26,15 +27,13 @@ class ComposedValue(NamedTuple):
     """`[...]`, state value."""
 
 
-class ComposedValueHead(tf.Module):
+class ComposedValueHead(WithValue):
     """A policy whose parts are independent of each other, given the features, and a value function.
 
     Args:
       parts: the parts of the action.
-      hidden_sizes: sizes of the separate hidden layers of the choices, of the numbers and of the value.
-      activation: activation of the hidden layers.
-      layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
-      with_value: whether there is a value; otherwise it is `()`, for another network to give.
+      layers: the separate hidden layers of the choices, of the numbers and of the value.
+      with_value: see `heads.WithValue`.
       std: `initial_log_std` and `std_from_features` of `heads.GaussianValueHead`.
       name: name of the module.
     """
@@ -42,26 +41,17 @@ class ComposedValueHead(tf.Module):
     def __init__(
         self,
         parts: ActionParts,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "tanh",
-        layer_norm: bool = False,
+        layers: Layers = LINEAR,
         with_value: bool = True,
         name: str | None = None,
         **std: Any,
     ):
-        super().__init__(name)
-        layers = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
+        super().__init__(layers, with_value, name)
         self._choices = self._numbers = None
         if len(parts.sizes):
-            self._choices = PolicyValueHead(int(parts.sizes.sum()), with_value=False, **layers)
+            self._choices = PolicyValueHead(int(parts.sizes.sum()), layers, with_value=False)
         if parts.numbers:
-            self._numbers = GaussianValueHead(parts.numbers, with_value=False, **layers, **std)
-        self._value = ValueHead(**layers) if with_value else None
-
-    @property
-    def value_variables(self) -> Sequence[tf.Variable]:
-        """Trainable variables of the value."""
-        return () if self._value is None else self._value.trainable_variables
+            self._numbers = GaussianValueHead(parts.numbers, layers, with_value=False, **std)
 
     def __call__(self, features: tf.Tensor) -> ComposedValue:
         """Maps features `[N, F]` to the parameters of the policy and values `[N]`."""
@@ -70,7 +60,7 @@ class ComposedValueHead(tf.Module):
             logits=() if self._choices is None else self._choices(features).logits,
             mean=() if numbers is None else numbers.mean,
             log_std=() if numbers is None else numbers.log_std,
-            value=() if self._value is None else self._value(features),
+            value=self.value(features),
         )
 
 
@@ -83,7 +73,7 @@ class AutoregressiveValue(NamedTuple):
     """`[...]`, state value."""
 
 
-class AutoregressiveValueHead(tf.Module):
+class AutoregressiveValueHead(WithValue):
     """A policy each of whose parts sees the parts before it, and a value function.
 
     π(a) = Π_i π(a_i | x, a_1 .. a_(i-1)) (Vinyals et al. 2019, "Grandmaster level in StarCraft II", "Architecture").
@@ -91,40 +81,30 @@ class AutoregressiveValueHead(tf.Module):
 
     Args:
       parts: the parts of the action.
-      hidden_sizes: sizes of the hidden layers of each part and of the value; parts have at least one.
-      activation: see `ComposedValueHead`, as for the arguments below.
-      layer_norm: whether the hidden layers are normalized.
-      with_value: whether there is a value.
-      std: of the numbers.
+      layers: the hidden layers of each part and of the value; parts have at least one.
+      with_value: see `heads.WithValue`.
+      std: see `ComposedValueHead`.
       name: name of the module.
     """
 
     def __init__(
         self,
         parts: ActionParts,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "tanh",
-        layer_norm: bool = False,
+        layers: Layers = LINEAR,
         with_value: bool = True,
         name: str | None = None,
         **std: Any,
     ):
-        super().__init__(name)
-        layers = {"activation": activation, "layer_norm": layer_norm, "hidden_sizes": hidden_sizes or _HIDDEN}
+        super().__init__(layers, with_value, name)
+        layers = layers._replace(sizes=layers.sizes or _HIDDEN)
         self._parts = parts.parts
         self._heads: list[Any] = [
-            PolicyValueHead(part.size, with_value=False, **layers)
+            PolicyValueHead(part.size, layers, with_value=False)
             if part.discrete
-            else GaussianValueHead(part.size, with_value=False, **layers, **std)
+            else GaussianValueHead(part.size, layers, with_value=False, **std)
             for part in parts.parts
         ]
-        self._value = ValueHead(**{**layers, "hidden_sizes": hidden_sizes}) if with_value else None
         self._built = False
-
-    @property
-    def value_variables(self) -> Sequence[tf.Variable]:
-        """Trainable variables of the value."""
-        return () if self._value is None else self._value.trainable_variables
 
     def __call__(self, features: tf.Tensor) -> AutoregressiveValue:
         """Maps features `[N, F]` to what the policy's parts are chosen from, and values `[N]`."""
@@ -134,7 +114,7 @@ class AutoregressiveValueHead(tf.Module):
             for index, part in enumerate(self._parts):
                 self.part(index, features, before)
                 before.append(tf.zeros((tf.shape(features)[0], part.size), features.dtype))
-        return AutoregressiveValue(features, () if self._value is None else self._value(features))
+        return AutoregressiveValue(features, self.value(features))
 
     def part(self, index: int, features: tf.Tensor, before: Sequence[tf.Tensor]) -> Categorical | DiagonalGaussian:
         """Returns the distribution of a part, given features `[..., F]` and each part before it, `[..., size]`."""

@@ -1,11 +1,8 @@
 """The MLPs of several critics on the same features."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import tensorflow as tf
 
-from ..torsos.dense import Normalization, hidden_layers
+from ..torsos.dense import LINEAR, Layers, hidden_layers
 from ..torsos.parallel_layers import ParallelDense
 
 
@@ -15,9 +12,7 @@ class ParallelHeads(tf.Module):
     Args:
       number: K, the number of MLPs.
       outputs: units of the last layer of each.
-      hidden_sizes: sizes of the hidden layers.
-      activation: activation of the hidden layers.
-      layer_norm: how the hidden layers are normalized, as in `dense.hidden_layers`.
+      layers: hidden layers of each.
       dropout: see `dense.hidden_layers`.
       name: name of the module.
     """
@@ -26,15 +21,13 @@ class ParallelHeads(tf.Module):
         self,
         number: int,
         outputs: int,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "relu",
-        layer_norm: Normalization = False,
+        layers: Layers = LINEAR,
         dropout: float = 0.0,
         name: str | None = None,
     ):
         super().__init__(name)
         self._number = number
-        self._layers = hidden_layers(hidden_sizes, activation, layer_norm, number=number, dropout=dropout)
+        self._layers = hidden_layers(layers, number=number, dropout=dropout)
         self._layers.append(ParallelDense(number, outputs, gain=1.0, name="output"))
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:

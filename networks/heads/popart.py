@@ -13,7 +13,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import EnvironmentSpec
 from ..network_settings import PopArtSettings
-from ..torsos.dense import hidden_layers
+from ..torsos.dense import LINEAR, Layers, hidden_layers
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-4, 1e6
 """Bounds of the standard deviation (Hessel et al. 2018, appendix)."""
@@ -32,9 +32,7 @@ class PopArtValueHead(tf.Module):
 
     def __init__(
         self,
-        hidden_sizes: Sequence[int] = (),
-        activation: Any = "tanh",
-        layer_norm: bool = False,
+        layers: Layers = LINEAR,
         rate: float = 3e-4,
         task: str | None = None,
         tasks: int = 1,
@@ -43,9 +41,7 @@ class PopArtValueHead(tf.Module):
         """Creates a head.
 
         Args:
-          hidden_sizes: sizes of hidden layers.
-          activation: activation of the hidden layers.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          layers: the hidden layers.
           rate: beta, the weight of a batch in the statistics.  The first batches weigh more, as in a moving average
             with bias correction.
           task: name of the part of the observation that is the index of the task; None for one task.
@@ -56,7 +52,7 @@ class PopArtValueHead(tf.Module):
         self.task = task
         self._tasks = tasks
         self._rate = rate
-        self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
+        self._layers = hidden_layers(layers)
         self._kernel: tf.Variable | None = None
         self._bias: tf.Variable | None = None
         self._mean = _variable(tf.zeros((tasks,), tf.float64), "mean", trainable=False)
@@ -186,12 +182,10 @@ class PolicyWithPopArt(tf.Module):
         return self.policy(features)._replace(value=self.popart(features, task))
 
 
-def make_popart_head(
-    spec: EnvironmentSpec, settings: PopArtSettings, hidden_sizes: Sequence[int], activation: Any, layer_norm: bool
-) -> PopArtValueHead:
+def make_popart_head(spec: EnvironmentSpec, settings: PopArtSettings, layers: Layers) -> PopArtValueHead:
     """Makes the head of the value for an environment."""
     tasks = 1 if settings.task is None else int(spec.observation[settings.task].num_values)
-    return PopArtValueHead(hidden_sizes, activation, layer_norm, settings.rate, settings.task, tasks)
+    return PopArtValueHead(layers, settings.rate, settings.task, tasks)
 
 
 def check_popart(observation: Nest, settings: PopArtSettings) -> None:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from ..heads.heads import MLPHead
 from ..network_settings import Mixer
+from ..torsos.dense import Layers
 
 
 class SumMixer(tf.Module):
@@ -38,11 +39,11 @@ class MonotonicMixer(tf.Module):
         """
         super().__init__(name)
         self._shape = (members, size)
-        hidden = (hypernetwork_size,) if hypernetwork_size else ()
-        self._weights = MLPHead(members * size, hidden, "relu")
+        hidden = Layers((hypernetwork_size,) if hypernetwork_size else ())
+        self._weights = MLPHead(members * size, hidden)
         self._bias = MLPHead(size)
-        self._output_weights = MLPHead(size, hidden, "relu")
-        self._output_bias = MLPHead(1, (size,), "relu")
+        self._output_weights = MLPHead(size, hidden)
+        self._output_bias = MLPHead(1, Layers((size,)))
         dtype = tf.keras.backend.floatx()
         self(tf.zeros((1, members), dtype), tf.zeros((1, state_size), dtype))
 

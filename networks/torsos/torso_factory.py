@@ -15,6 +15,7 @@ from ...errors import CallboardError, unknown
 from ...tracing_lock import TRACING
 from ..own_parts import check_own_part, make_own_part
 from ..precision import Precision, with_precision
+from .dense import Layers
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .torsos import (
     ConvTorso,
@@ -67,7 +68,7 @@ def make_torso(
       activation: activation of the MLP.
       filters: channels, kernel size and stride of each convolution of `conv`.
       image_features: units of the dense layer after the convolutions; None for the torso's default.
-      layer_norm: whether the MLP and the dense layer of `conv` are normalized, see `dense.hidden_layers`.
+      layer_norm: whether the MLP and the dense layer of `conv` are normalized, see `dense.Layers`.
       precision: what a torso by name computes in; features are float32, see `precision.MixedPrecisionTorso`.
       image_activation: activation of the torsos for images; None for that of the MLP in `conv`, and ReLUs in others.
       image_initializer: name of the initializer of the torsos for images but ResNets; None for the torso's default.
@@ -113,7 +114,7 @@ def make_torso(
         of_image["kernel_initializer"] = image_initializer
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
-        return MLPTorso(observation, hidden_sizes, activation, layer_norm)
+        return MLPTorso(observation, Layers(hidden_sizes, activation, layer_norm))
 
     def make_image_torso() -> tf.keras.layers.Layer:
         if name == "conv":

@@ -11,7 +11,7 @@ from ...data import Nest
 from ...errors import CallboardError
 from ...specs import is_image
 from ..normalization import RunningNormalizer
-from .dense import hidden_layers
+from .dense import Layers, hidden_layers
 from .flatten import flat_features, scale, scale_by_bounds
 
 _NATURE_SMALLEST = 36
@@ -21,21 +21,11 @@ _NATURE_SMALLEST = 36
 class MLPTorso(tf.keras.layers.Layer):
     """Dense layers on all observations of a nest, flattened and concatenated by `flatten.flat_features`."""
 
-    def __init__(
-        self,
-        spec: Nest,
-        hidden_sizes: Sequence[int] = (64, 64),
-        activation: Any = "tanh",
-        layer_norm: bool = False,
-        name: str | None = None,
-    ) -> None:
-        """Creates layers of `hidden_sizes` units for observations with the specs `spec`, a nest of dm_env specs.
-
-        Weights are initialized orthogonal with gain sqrt(2); `layer_norm` as in `dense.hidden_layers`.
-        """
+    def __init__(self, spec: Nest, layers: Layers, name: str | None = None) -> None:
+        """Creates layers for observations with the specs `spec`, a nest of dm_env specs."""
         super().__init__(name=name)
         self._spec = spec
-        self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
+        self._layers = hidden_layers(layers)
 
     @property
     def hidden(self) -> Sequence[tf.keras.layers.Layer]:
@@ -43,7 +33,7 @@ class MLPTorso(tf.keras.layers.Layer):
         return self._layers
 
     def call(self, observation: Nest) -> tf.Tensor:
-        """Maps a nest of `[N, ...]` to `[N, hidden_sizes[-1]]`."""
+        """Maps a nest of `[N, ...]` to `[N, layers.sizes[-1]]`."""
         features = flat_features(self._spec, observation, self.compute_dtype)
         for layer in self._layers:
             features = layer(features)
@@ -135,7 +125,7 @@ class ConvTorso(tf.keras.layers.Layer):
           filters: channels, kernel size and stride of each convolution.
           activation: activation of all layers.
           features: units of the dense layer.
-          layer_norm: whether the dense layer is normalized, as in `dense.hidden_layers`.
+          layer_norm: whether the dense layer is normalized, as by `dense.Layers`.
           kernel_initializer: name of the initializer of all kernels.
           name: name of the layer.
         """
@@ -147,7 +137,7 @@ class ConvTorso(tf.keras.layers.Layer):
             for channels, kernel, stride in filters
         ]
         self._flatten = tf.keras.layers.Flatten()
-        self._layers = hidden_layers((features,), activation, layer_norm, kernel_initializer)
+        self._layers = hidden_layers(Layers((features,), activation, layer_norm), kernel_initializer)
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.

@@ -15,6 +15,7 @@ from ...environments.recorded.importance_sampling import ValueEstimate
 from ...networks.actions.action_parts import ActionParts, one_hot_choices
 from ...networks.actor_critics.composed_actor_critic import AdditiveCritics
 from ...networks.target_update import copy_weights, move_weights
+from ...networks.torsos.dense import Layers
 from ...networks.torsos.encoders import Encoders
 from ...specs import EnvironmentSpec
 
@@ -87,8 +88,8 @@ def fitted_q_evaluation(
     tf.keras.utils.set_random_seed(seed)
     parts = ActionParts(spec.action)
     encoders = Encoders(spec, normalize_observations=True)
-    sizes = settings.hidden_sizes
-    critic, target = (AdditiveCritics(spec, parts, encoders.make(), hidden_sizes=sizes) for _ in range(2))
+    layers = Layers(settings.hidden_sizes)
+    critic, target = (AdditiveCritics(spec, parts, encoders.make(), layers=layers) for _ in range(2))
     assert encoders.normalizer is not None
     encoders.normalizer.update(transitions.observation, leading=1)
     copy_weights(critic, target)

@@ -19,6 +19,7 @@ from callboard.networks.action_policy import (
 from callboard.networks.actions.action_parts import ActionParts, Chosen
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.heads.composed_heads import AutoregressiveValueHead, ComposedValue
+from callboard.networks.torsos.dense import Layers
 
 SLOT, SEED = tf.range(6), tf.constant([3, 4])
 
@@ -101,7 +102,7 @@ def test_log_probabilities_and_entropies_of_independent_parts_add_up(name, maske
 
 def autoregressive(name, masked=False):
     parts = ActionParts(ACTIONS[name])
-    head = AutoregressiveValueHead(parts, (8,), std_from_features=True)
+    head = AutoregressiveValueHead(parts, Layers((8,)), std_from_features=True)
     features = tf.random.stateless_normal((6, 4), seed=(1, 2))
     outputs = head(features)
     for number, variable in enumerate(head.trainable_variables):
@@ -141,7 +142,7 @@ def test_an_autoregressive_policy_can_be_that_of_equal_parts_alone():
     # Its second choice repeats the first: the probabilities of the pairs (0, 0) and (1, 1) add up to 1.
     action = (dm_specs.DiscreteArray(2), dm_specs.DiscreteArray(2))
     parts = ActionParts(action)
-    head = AutoregressiveValueHead(parts, (2,), activation=tf.identity)
+    head = AutoregressiveValueHead(parts, Layers((2,), tf.identity))
     outputs = head(tf.zeros((1, 1)))
     first, second = head.part(0, outputs.features, []), tf.eye(2)
     assert isinstance(first.logits, tf.Tensor)

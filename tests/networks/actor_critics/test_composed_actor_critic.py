@@ -10,6 +10,7 @@ from callboard.networks.actions.action_parts import ActionParts, one_hot_choices
 from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
 from callboard.networks.actor_critics.composed_actor_critic import SoftPartsHead
 from callboard.networks.network import Inputs
+from callboard.networks.torsos.dense import Layers
 
 BOUNDED = {"arm": ACTIONS["nest"]["arm"], "move": dm_specs.BoundedArray((2,), np.float32, -1.0, 3.0)}
 PARTS = ActionParts(BOUNDED)
@@ -19,7 +20,7 @@ FEATURES = tf.random.stateless_normal((5, 3), seed=(1, 2))
 def test_masked_values_have_no_probability():
     parts = PARTS
     mask = random_mask(np.random.default_rng(0), parts.sizes, 5)
-    policy = SoftPartsHead(parts, (4,))(FEATURES, tf.constant(mask, tf.bool))
+    policy = SoftPartsHead(parts, Layers((4,)))(FEATURES, tf.constant(mask, tf.bool))
     probability = np.exp(policy.choices.log_probs())
     rows = parts.legal_rows(tf.constant(mask, tf.bool)).numpy()
     assert probability.shape == (5, 3, 4) and not probability[~rows].any() and (probability[rows] > 0).all()

@@ -36,7 +36,7 @@ def test_policy_and_critics_and_that_their_targets_begin_equal_and_share_nothing
 
 
 def test_unit_actions_are_the_tanh_of_an_mlp():
-    head = UnitActionHead(2, ())
+    head = UnitActionHead(2)
     head(tf.zeros((1, 3)))
     kernel, bias = head.trainable_variables
     kernel.assign([[1.0, -2.0], [0.5, 0.0], [0.0, 9.0]])

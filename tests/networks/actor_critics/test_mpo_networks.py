@@ -4,10 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 from callboard.networks.actor_critics.mpo_networks import GaussianHead, MpoDuals
+from callboard.networks.torsos.dense import Layers
 
 
 def test_the_first_policy_is_close_to_the_middle_with_the_given_standard_deviation():
-    head = GaussianHead(2, (8,), initial_std=0.7)
+    head = GaussianHead(2, Layers((8,)), initial_std=0.7)
     policy = head(np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32))
     np.testing.assert_allclose(policy.mean, 0, atol=0.1)
     np.testing.assert_allclose(np.exp(policy.log_std), 0.7, atol=0.1)

@@ -7,14 +7,15 @@ from composed_actions import ACTIONS, random_mask
 
 from callboard.networks.actions.action_parts import ActionParts
 from callboard.networks.heads.branching_heads import BranchingQHead
+from callboard.networks.torsos.dense import Layers
 
 PARTS = ActionParts(ACTIONS["multi-discrete"])
 FEATURES = tf.random.stateless_normal((5, 3), seed=(1, 2))
 
 
-@pytest.mark.parametrize("stream_size", [0, 6])
-def test_the_advantages_of_a_branch_have_a_mean_of_zero(stream_size):
-    head = BranchingQHead(PARTS, stream_size)
+@pytest.mark.parametrize("sizes", [(), (6,)])
+def test_the_advantages_of_a_branch_have_a_mean_of_zero(sizes):
+    head = BranchingQHead(PARTS, Layers(sizes))
     q, value = head(FEATURES).numpy(), head._value(FEATURES).numpy()
     assert q.shape == (5, 3, 4)
     for k, size in enumerate(PARTS.sizes):
@@ -22,7 +23,7 @@ def test_the_advantages_of_a_branch_have_a_mean_of_zero(stream_size):
         advantage = head._branches[k](FEATURES).numpy()
         expected = value + advantage - advantage.mean(axis=-1, keepdims=True)
         np.testing.assert_allclose(q[:, k, :size], expected, atol=1e-5)
-    assert len(head.trainable_variables) == (1 + 3) * (4 if stream_size else 2)
+    assert len(head.trainable_variables) == (1 + 3) * (4 if sizes else 2)
 
 
 def test_the_mean_is_that_of_legal_values():

@@ -7,6 +7,7 @@ from composed_actions import ACTIONS
 
 from callboard.networks.actions.action_parts import ActionParts
 from callboard.networks.heads.composed_heads import AutoregressiveValueHead, ComposedValueHead
+from callboard.networks.torsos.dense import Layers
 
 FEATURES = tf.random.stateless_normal((5, 4), seed=(1, 2))
 
@@ -15,7 +16,7 @@ FEATURES = tf.random.stateless_normal((5, 4), seed=(1, 2))
 @pytest.mark.parametrize("name", ACTIONS)
 def test_outputs_of_independent_parts(name):
     parts = ActionParts(ACTIONS[name])
-    outputs = ComposedValueHead(parts, (6,), initial_log_std=-1.0)(FEATURES)
+    outputs = ComposedValueHead(parts, Layers((6,)), initial_log_std=-1.0)(FEATURES)
     assert outputs.value.shape == (5,)
     assert outputs.logits == () if not len(parts.sizes) else outputs.logits.shape == (5, parts.sizes.sum())
     if parts.numbers:
@@ -29,7 +30,7 @@ def test_outputs_of_independent_parts(name):
 @pytest.mark.parametrize("make", [ComposedValueHead, AutoregressiveValueHead])
 def test_the_value_is_there_if_wanted(make):
     parts = ActionParts(ACTIONS["nest"])
-    head, without = make(parts, (6,)), make(parts, (6,), with_value=False)
+    head, without = (make(parts, Layers((6,)), with_value) for with_value in (True, False))
     assert head(FEATURES).value.shape == (5,) and without(FEATURES).value == ()
     assert len(head.value_variables) == 4 and without.value_variables == ()
     assert len(head.trainable_variables) == len(without.trainable_variables) + 4
@@ -45,7 +46,7 @@ def test_all_variables_are_there_after_the_first_call():
 
 
 def test_each_part_sees_those_before_it():
-    head = AutoregressiveValueHead(ActionParts(ACTIONS["nest"]), (8,))
+    head = AutoregressiveValueHead(ActionParts(ACTIONS["nest"]), Layers((8,)))
     head(FEATURES[:1])
     for variable in head.trainable_variables:
         variable.assign(tf.random.stateless_normal(variable.shape, seed=(3, 4)))

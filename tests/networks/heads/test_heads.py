@@ -17,6 +17,7 @@ from callboard.networks.heads import (
     SquashedGaussianHead,
 )
 from callboard.networks.network import Inputs
+from callboard.networks.torsos.dense import Layers
 from callboard.specs import EnvironmentSpec
 
 FEATURES = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
@@ -51,7 +52,7 @@ def list_of(module):
 
 
 def test_hidden_layers_begin_orthogonal_and_different():
-    head = MLPHead(3, (5, 5), gain=0.5)
+    head = MLPHead(3, Layers((5, 5)), gain=0.5)
     head(FEATURES)
     first, second, output = (variable.numpy() for variable in head.trainable_variables if variable.shape.rank == 2)
     for kernel in (first, second):
@@ -62,7 +63,7 @@ def test_hidden_layers_begin_orthogonal_and_different():
 
 @pytest.mark.parametrize("hidden_sizes", [(), (8,), (8, 6)])
 def test_an_mlp_has_relus_between_its_layers_and_a_linear_output(hidden_sizes):
-    head = MLPHead(3, hidden_sizes)
+    head = MLPHead(3, Layers(hidden_sizes))
     head(FEATURES)
     randomize(head.trainable_variables)
     np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), rtol=1e-4, atol=1e-4)
@@ -73,7 +74,7 @@ def test_an_mlp_has_relus_between_its_layers_and_a_linear_output(hidden_sizes):
 
 @pytest.mark.parametrize("dueling", [False, True])
 def test_distributions_of_values_are_dueling_by_each_of_their_numbers(dueling):
-    head = DistributionalQHead(4, 3, stream_size=8, dueling=dueling)
+    head = DistributionalQHead(4, 3, Layers((8,)), dueling)
     head(FEATURES)
     randomize(head.trainable_variables)
     expected = stream_by_hand(head._advantage.trainable_variables, FEATURES).reshape(7, 4, 3)
@@ -84,14 +85,14 @@ def test_distributions_of_values_are_dueling_by_each_of_their_numbers(dueling):
     assert len(head.trainable_variables) == (8 if dueling else 4)
 
 
-@pytest.mark.parametrize("stream_size", [0, 8])
-def test_dueling_equals_the_formula(stream_size):
-    head = DuelingQHead(4, stream_size)
+@pytest.mark.parametrize("sizes", [(), (8,)])
+def test_dueling_equals_the_formula(sizes):
+    head = DuelingQHead(4, Layers(sizes))
     head(FEATURES)
     randomize(head.trainable_variables)
     value = [variable for variable in head.trainable_variables if variable in list_of(head._value)]
     advantage = [variable for variable in head.trainable_variables if variable in list_of(head._advantage)]
-    assert len(value) == len(advantage) == (4 if stream_size else 2)
+    assert len(value) == len(advantage) == (4 if sizes else 2)
     v, a = stream_by_hand(value, FEATURES), stream_by_hand(advantage, FEATURES)
     assert v.shape == (7, 1) and a.shape == (7, 4)
     q = head(FEATURES)
@@ -100,9 +101,9 @@ def test_dueling_equals_the_formula(stream_size):
             np.testing.assert_allclose(q[n, action], v[n, 0] + a[n, action] - sum(a[n]) / 4, atol=1e-4)
 
 
-@pytest.mark.parametrize("stream_size", [0, 8])
-def test_the_plain_head(stream_size):
-    head = QHead(4, stream_size)
+@pytest.mark.parametrize("sizes", [(), (8,)])
+def test_the_plain_head(sizes):
+    head = QHead(4, Layers(sizes))
     head(FEATURES)
     randomize(head.trainable_variables)
     np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), atol=1e-4)
@@ -112,7 +113,7 @@ def test_the_plain_head(stream_size):
 
 
 def test_a_policy_over_actions_begins_almost_uniform_with_a_value_beside_it():
-    head = PolicyValueHead(4, hidden_sizes=(8,))
+    head = PolicyValueHead(4, (8,), "relu")
     outputs = head(FEATURES)
     assert outputs.logits.shape == (7, 4) and outputs.value.shape == (7,)
     assert 0 < np.abs(outputs.logits).max() < 0.1 < np.abs(outputs.value).max()
@@ -122,7 +123,7 @@ def test_a_policy_over_actions_begins_almost_uniform_with_a_value_beside_it():
 
 @pytest.mark.parametrize("from_features", [False, True])
 def test_head_begins_at_zero_with_the_given_deviation(from_features):
-    head = GaussianValueHead(3, hidden_sizes=(8,), initial_log_std=-0.7, std_from_features=from_features)
+    head = GaussianValueHead(3, Layers((8,), "tanh"), initial_log_std=-0.7, std_from_features=from_features)
     features = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     outputs = head(features)
     assert outputs.mean.shape == outputs.log_std.shape == (50, 3) and outputs.value.shape == (50,)

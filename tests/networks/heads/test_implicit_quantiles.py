@@ -8,6 +8,7 @@ from callboard.networks.heads.implicit_quantiles import ImplicitQuantileHead
 from callboard.networks.random_streams import Stream
 from callboard.networks.stateless_random import uniform
 from callboard.networks.stochastic_layers import NoisyLayers, sampling
+from callboard.networks.torsos.dense import Layers
 
 BATCH, FEATURES, NUMBER, ACTIONS = 4, 5, 3, 2
 SEED, SLOTS = np.array([1, 2]), np.arange(BATCH)
@@ -43,7 +44,7 @@ def test_fractions_are_midpoints_without_sampling():
 
 
 def test_all_fractions_of_an_element_have_its_noise_and_its_legal_actions():
-    head = ImplicitQuantileHead(NUMBER, DuelingQHead(ACTIONS, make_noisy=NoisyLayers(0.5)))
+    head = ImplicitQuantileHead(NUMBER, DuelingQHead(ACTIONS, Layers(make_noisy=NoisyLayers(0.5))))
     head(features())
     same = np.tile(features()[:1], (BATCH, 1))
     head._embedding.set_weights([np.zeros((64, FEATURES)), np.ones(FEATURES)])

@@ -7,6 +7,7 @@ import tensorflow as tf
 from callboard.networks.heads.heads import DistributionalQHead, MLPHead
 from callboard.networks.heads.moved_atoms import move_atoms, moved_logits
 from callboard.networks.stochastic_layers import NoisyLayers
+from callboard.networks.torsos.dense import Layers
 
 BEFORE = np.linspace(-3.0, 63.0, 51)
 
@@ -46,7 +47,7 @@ def test_logits_are_linear_between_atoms_and_fall_beyond():
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_head_of_several_actions(dueling, noisy):
     before, after = np.linspace(-1.0, 5.0, 11), np.linspace(-1.0, 8.0, 11)
-    head = DistributionalQHead(3, 11, dueling=dueling, make_noisy=NoisyLayers(0.5) if noisy else None)
+    head = DistributionalQHead(3, 11, Layers(make_noisy=NoisyLayers(0.5) if noisy else None), dueling)
     features = tf.random.stateless_normal((4, 7), (0, 1))
     logits = head(features).numpy()
     matrix, offset = (part.numpy() for part in moved_logits(tf.constant(before), tf.constant(after)))

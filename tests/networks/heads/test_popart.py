@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from callboard.networks.heads.popart import PopArtValueHead
+from callboard.networks.torsos.dense import Layers
 
 RATE = 0.1
 
@@ -64,7 +65,7 @@ def test_steps_are_those_of_the_papers_algorithm(compiled):
 @pytest.mark.parametrize("hidden_sizes", [(), (7,)])
 def test_new_statistics_change_no_value(hidden_sizes):
     rng = np.random.default_rng(1)
-    head = PopArtValueHead(hidden_sizes, rate=RATE)
+    head = PopArtValueHead(Layers(hidden_sizes), rate=RATE)
     features = tf.constant(rng.normal(size=(9, 4)), tf.float32)
     before = head(features)
     for scale in (1.0, 1e3, 1e-2):

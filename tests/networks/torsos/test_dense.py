@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from callboard.networks.torsos.dense import hidden_layers
+from callboard.networks.torsos.dense import LINEAR, Layers, hidden_layers
 
 
 def outputs(layers, features):
@@ -13,7 +13,7 @@ def outputs(layers, features):
 
 def test_the_inputs_of_activations_are_normalized():
     features = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    layers = hidden_layers((6, 3), "tanh", layer_norm=True)
+    layers = hidden_layers(Layers((6, 3), "tanh", True))
     outputs(layers, features)
     rng = np.random.default_rng(1)
     for layer in layers:
@@ -29,7 +29,7 @@ def test_the_inputs_of_activations_are_normalized():
 
 
 def test_without_normalization_there_is_one_layer_for_each_size():
-    layers = hidden_layers((6, 3), "relu")
+    layers = hidden_layers(Layers((6, 3)))
     assert [layer.name for layer in layers] == ["dense_0", "dense_1"]
     assert outputs(layers, np.ones((2, 4), np.float32)).min() >= 0
-    assert hidden_layers((), "relu") == []
+    assert hidden_layers(LINEAR) == []

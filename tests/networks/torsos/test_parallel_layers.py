@@ -7,17 +7,17 @@ import tensorflow as tf
 from callboard.networks.heads.parallel_heads import ParallelHeads
 from callboard.networks.torsos import batch_renormalization
 from callboard.networks.torsos.batch_renormalization import BatchRenormalization, batch_statistics
-from callboard.networks.torsos.dense import hidden_layers
+from callboard.networks.torsos.dense import Layers, hidden_layers
 
 
 @pytest.mark.slow("daily")
 @pytest.mark.parametrize("layer_norm", [False, True, "simba"])
 def test_networks_that_are_computed_together_are_those_one_by_one(layer_norm):
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    heads = ParallelHeads(3, 2, (4, 4), "relu", layer_norm)
+    heads = ParallelHeads(3, 2, Layers((4, 4), "relu", layer_norm))
     outputs = heads(x)
     assert outputs.shape == (3, 5, 2)
-    single = [*hidden_layers((4, 4), "relu", layer_norm), tf.keras.layers.Dense(2)]
+    single = [*hidden_layers(Layers((4, 4), "relu", layer_norm)), tf.keras.layers.Dense(2)]
 
     def alone(x):
         for layer in single:
@@ -73,7 +73,7 @@ def test_batch_renormalization_is_that_of_the_paper(passes):
 @pytest.mark.slow("daily")
 def test_a_residual_block_adds_to_its_inputs():
     x = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
-    block = hidden_layers((4,), "relu", "simba")[1]
+    block = hidden_layers(Layers((4,), "relu", "simba"))[1]
     found = block(x).numpy()
     norm, hidden, output = block._layers
     for n in range(5):

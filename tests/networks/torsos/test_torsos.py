@@ -14,6 +14,7 @@ from callboard.networks.torsos import (
     check_filters,
     check_nature_images,
 )
+from callboard.networks.torsos.dense import LINEAR, Layers
 
 VECTOR = specs.Array((3,), np.float32)
 CHOICE = specs.DiscreteArray(4)
@@ -21,7 +22,7 @@ IMAGE = specs.BoundedArray((5, 6, 2), np.uint8, 0, 255)
 
 
 def test_an_mlp_takes_all_observations_flat_and_choices_as_one_hot():
-    torso = MLPTorso({"b": VECTOR, "a": CHOICE}, hidden_sizes=(8, 2), activation="tanh")
+    torso = MLPTorso({"b": VECTOR, "a": CHOICE}, Layers((8, 2), "tanh"))
     vector = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     features = torso({"b": vector, "a": np.arange(6, dtype=np.int32) % 4})
     # In the order of the names.
@@ -34,7 +35,7 @@ def test_an_mlp_takes_all_observations_flat_and_choices_as_one_hot():
 
 
 def test_without_layers_a_vector_is_its_own_features():
-    torso = MLPTorso(VECTOR, hidden_sizes=())
+    torso = MLPTorso(VECTOR, LINEAR)
     vector = np.array([[1.0, -2.0, 30.0]], np.float32)
     np.testing.assert_array_equal(torso(vector), vector)
     assert torso.trainable_variables == []
@@ -106,7 +107,7 @@ def test_each_image_has_a_torso_and_the_rest_share_one():
 
     def make_vector_torso(spec):
         vector_specs.append(spec)
-        return MLPTorso(spec, hidden_sizes=())
+        return MLPTorso(spec, LINEAR)
 
     spec = {"d": VECTOR, "c": IMAGE, "b": CHOICE, "a": specs.Array((2, 2, 1), np.float32)}
     torso = ObservationTorso(spec, lambda: Sum(next(factors)), make_vector_torso)
@@ -133,7 +134,7 @@ def test_images_alone_have_no_torso_for_vectors():
 
 def test_weights_of_every_part_are_trained():
     spec = (VECTOR, specs.BoundedArray((36, 36, 1), np.uint8, 0, 255))
-    torso = ObservationTorso(spec, NatureTorso, lambda parts: MLPTorso(parts, (4,)))
+    torso = ObservationTorso(spec, NatureTorso, lambda parts: MLPTorso(parts, Layers((4,))))
     assert torso((np.zeros((2, 3), np.float32), np.zeros((2, 36, 36, 1), np.uint8))).shape == (2, 512 + 4)
     # Kernel and bias of four layers of the image's torso, and of one of the MLP.
     assert len(torso.trainable_variables) == 2 * 4 + 2
