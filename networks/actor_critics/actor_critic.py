@@ -1,7 +1,7 @@
 """Networks for SAC: a policy over numbers or discrete actions, critics and target critics."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,12 +13,49 @@ from ..actions.action_bounds import ActionBounds
 from ..actions.legal_actions import mask_illegal
 from ..distributions import Categorical
 from ..heads.heads import MLPHead
+from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..heads.parallel_heads import ParallelHeads
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..normalization import RunningNormalizer
 from ..target_update import copy_weights
 from ..torsos.dense import LINEAR, Layers
+from ..torsos.encoders import Encoders
+
+
+class ActorCriticParts:
+    """Parts of the networks of a policy and its critics, from the settings `ActorCriticSettings`.
+
+    Args:
+      spec: the environment's spec.
+      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
+        the features and the numbers of the action.
+      activation: activation of the hidden layers.
+      layer_norm: see `dense.Layers`.
+      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
+      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of another head of the critics, likewise.
+      critic_head_options: its options.
+      **of_torso: further arguments of `encoders.Encoders`; each network gets a separate torso.
+    """
+
+    def __init__(
+        self,
+        spec: specs.EnvironmentSpec,
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        block: str = "plain",
+        head: str | None = None,
+        head_options: Mapping[str, Any] = NO_OPTIONS,
+        critic_head: str | None = None,
+        critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+        **of_torso: Any,
+    ):
+        self.encoders = Encoders(spec, activation=activation, layer_norm=layer_norm, **of_torso)
+        self.layers = Layers(hidden_sizes, activation, "simba" if block == "simba" else layer_norm)
+        self.own = OwnHeads(head, head_options, critic_head, critic_head_options)
 
 
 class CriticHeads(tf.Module):

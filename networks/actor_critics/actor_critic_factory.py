@@ -1,7 +1,7 @@
 """Networks for SAC, by the kind of the environment's action."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -13,33 +13,19 @@ from ..actions.action_bounds import ActionBounds
 from ..actions.action_parts import ActionParts
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
-from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..recurrent import FeedForwardCore
-from ..torsos.dense import Layers, Normalization
-from ..torsos.encoders import Encoders
-from ..torsos.torso_factory import Torso
-from .actor_critic import ActorCritic, CategoricalHead, Critics, DiscreteCritics
+from .actor_critic import ActorCritic, ActorCriticParts, CategoricalHead, Critics, DiscreteCritics
 from .composed_actor_critic import AdditiveCritics, ComposedActorCritic, SoftParts, SoftPartsHead
 
 
 def actor_critic_networks(
     spec: specs.EnvironmentSpec,
-    torso: Torso = "auto",
-    hidden_sizes: Sequence[int] = (256, 256),
-    activation: Any = "relu",
-    layer_norm: bool = False,
     temperature: float = 1.0,
-    normalize_observations: bool = False,
-    head: str | None = None,
-    head_options: Mapping[str, Any] = NO_OPTIONS,
-    critic_head: str | None = None,
-    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
-    block: str = "plain",
     critics: CriticSettings = CriticSettings(),  # noqa: B008
     crossq: bool = False,
-    **of_torso: Any,
+    **of_parts: Any,
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
 
@@ -48,31 +34,18 @@ def actor_critic_networks(
 
     Args:
       spec: the environment's spec.
-      torso: see `torso_factory.make_torso`; policy, critics and target critics each get a separate one.  `auto` and
-        `mlp` pass vectors through unchanged.
-      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
-        the features and the numbers of the action.
-      activation: activation of the hidden layers.
-      layer_norm: see `dense.Layers`.
       temperature: initial value of alpha.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
-      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
-      head_options: its options.
-      critic_head: `package.module:factory` of another head of the critics, likewise.
-      critic_head_options: its options.
-      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
       critics: see `CriticSettings`.
       crossq: whether hidden layers are batch-renormalized, and there is no target critic.
-      **of_torso: further arguments of `torso_factory.make_torso`.
+      **of_parts: further arguments of `ActorCriticParts`.
 
     Raises:
       CallboardError: if a part of the action is neither discrete nor of floats with finite bounds, or a name is
         unknown.
     """
-    encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
-    normalization: Normalization = "batch_renorm" if crossq else "simba" if block == "simba" else layer_norm
-    layers = Layers(hidden_sizes, activation, normalization)
-    own = OwnHeads(head, head_options, critic_head, critic_head_options)
+    made = ActorCriticParts(spec, **of_parts)
+    encoders, own = made.encoders, made.own
+    layers = made.layers._replace(normalization="batch_renorm") if crossq else made.layers
     parts = bounds = None
     make_policy_head: Callable[[], tf.Module]
     make_critic: Any

@@ -55,11 +55,7 @@ class AdditiveCritics(CriticHeads):
     """
 
     def __init__(
-        self,
-        spec: specs.EnvironmentSpec,
-        parts: ActionParts,
-        torso: tf.keras.layers.Layer,
-        **of_heads: Any,
+        self, spec: specs.EnvironmentSpec, parts: ActionParts, torso: tf.keras.layers.Layer, **of_heads: Any
     ) -> None:
         """Builds all variables.
 

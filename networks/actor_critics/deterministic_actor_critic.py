@@ -1,6 +1,6 @@
 """Networks for TD3, D4PG and DMPO: a policy and a critic, and a target of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,15 +10,12 @@ from ... import specs
 from ...data import Nest
 from ..actions.action_bounds import ActionBounds
 from ..heads.heads import MLPHead
-from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..normalization import RunningNormalizer
 from ..recurrent import FeedForwardCore
 from ..target_update import copy_weights, copy_weights_every
 from ..torsos.dense import LINEAR, Layers
-from ..torsos.encoders import Encoders
-from ..torsos.torso_factory import Torso
-from .actor_critic import Critics
+from .actor_critic import ActorCriticParts, Critics
 
 _INITIAL_GAIN = 0.01
 """Gain of last layers: the first actions are near the middle of their range, where tanh has a slope."""
@@ -128,58 +125,34 @@ class DeterministicActorCritic(tf.Module):
 
 def deterministic_actor_critic(
     spec: specs.EnvironmentSpec,
-    torso: Torso = "auto",
-    hidden_sizes: Sequence[int] = (256, 256),
-    activation: Any = "relu",
-    layer_norm: bool = False,
-    normalize_observations: bool = False,
     make_critic: Callable[..., tf.Module] = Critics,
     make_head: Callable[..., tf.Module] = UnitActionHead,
-    head: str | None = None,
-    head_options: Mapping[str, Any] = NO_OPTIONS,
-    critic_head: str | None = None,
-    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
     outputs: type | None = None,
-    block: str = "plain",
-    **of_torso: Any,
+    **of_parts: Any,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3, D4PG or DMPO, including all variables.
 
     Args:
       spec: the environment's spec.
-      torso: see `torso_factory.make_torso`; each network gets a separate one.  `auto` and `mlp` pass vectors through
-        unchanged.
-      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
-        the features and the action.
-      activation: activation of the hidden layers.
-      layer_norm: see `dense.Layers`.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       make_critic: takes the spec, the number of action components, a torso, and `layers` by name.
       make_head: takes the number of action components and layers; its outputs are those of the policy.
-      head: `package.module:factory` of the policy's head in place of that, see `own_heads.OwnHeads`.
-      head_options: its options.
-      critic_head: `package.module:factory` of the critics' heads, likewise.
-      critic_head_options: its options.
       outputs: class of the policy's outputs, with `mean` and `log_std`; None for unit actions.
-      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
-      **of_torso: further arguments of `torso_factory.make_torso`.
+      **of_parts: further arguments of `actor_critic.ActorCriticParts`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
     """
-    encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
-    layers = Layers(hidden_sizes, activation, "simba" if block == "simba" else layer_norm)
+    parts = ActorCriticParts(spec, **of_parts)
+    encoders, own = parts.encoders, parts.own
     bounds = ActionBounds(spec.action)
-
-    own = OwnHeads(head, head_options, critic_head, critic_head_options)
     size = (bounds.size,)
     check = own.policy_check({"": size} if outputs is None else {"mean": size, "log_std": size}, outputs)
 
     def policy() -> Network:
-        made = own.policy(spec, lambda: make_head(bounds.size, layers))
+        made = own.policy(spec, lambda: make_head(bounds.size, parts.layers))
         return Network(spec, encoders.make(), FeedForwardCore(), made, check_outputs=check)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, encoders.make(), layers=layers, **own.critic(spec))
+        return make_critic(spec, bounds.size, encoders.make(), layers=parts.layers, **own.critic(spec))
 
     return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

@@ -16,17 +16,16 @@ from ...data import Nest
 from ..actions.action_bounds import ActionBounds
 from ..distributions import Categorical, SquashedGaussian
 from ..heads.heads import SquashedGaussianHead
-from ..heads.own_heads import NO_OPTIONS, OwnHeads
+from ..heads.own_heads import NO_OPTIONS
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..precision import Precision, with_precision
 from ..recurrent import FeedForwardCore
-from ..torsos.dense import LINEAR, Layers
-from ..torsos.encoders import Encoders
+from ..torsos.dense import LINEAR
 from ..torsos.flatten import scale
 from ..torsos.torso_factory import Torso
 from ..torsos.torsos import MaskHidingTorso, MLPTorso, ObservationTorso
-from .actor_critic import ActorCritic, CategoricalHead, Critics, DiscreteCritics
+from .actor_critic import ActorCritic, ActorCriticParts, CategoricalHead, Critics, DiscreteCritics
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""
@@ -107,23 +106,15 @@ def shared_encoder_networks(
     spec: specs.EnvironmentSpec,
     torso: str = "auto",
     hidden_sizes: Sequence[int] = (1024, 1024),
-    activation: Any = "relu",
-    layer_norm: bool = False,
     temperature: float = 0.1,
-    normalize_observations: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     precision: Precision = "float32",
     image_activation: Any = None,
     image_initializer: str | None = None,
     torsos: Mapping[str, Torso] = NO_OPTIONS,
-    torso_options: Mapping[str, Any] = NO_OPTIONS,
-    head: str | None = None,
-    head_options: Mapping[str, Any] = NO_OPTIONS,
-    critic_head: str | None = None,
-    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
-    block: str = "plain",
     critics: CriticSettings = CriticSettings(),  # noqa: B008
+    **of_parts: Any,
 ) -> ActorCritic:
     """Builds the networks of DrQ, including all variables, for actions as those of SAC.
 
@@ -131,29 +122,21 @@ def shared_encoder_networks(
       spec: the environment's spec, with observations as the networks take them (frames stacked).
       torso: `auto` and `conv` for an encoder of convolutions; any other, see `torso_factory.make_torso`.
       hidden_sizes: hidden layer sizes of the policy and of each critic.
-      activation: activation of the hidden layers.
-      layer_norm: see `dense.Layers`.
       temperature: initial value of alpha.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
       image_features: features that policy and critics each make of the encoder's outputs; None for 50.
       precision: what the encoder computes in, see `torso_factory.make_torso`.
       image_activation: activation of the convolutions; None for ReLU.
       image_initializer: name of the initializer of their kernels; None for orthogonal ones.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
-      torso_options: options of a torso `package.module:factory`.
-      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
-      head_options: its options.
-      critic_head: `package.module:factory` of another head of the critics, likewise.
-      critic_head_options: its options.
-      block: `plain` or `simba`, for hidden layers as in `dense.Layers`.
       critics: see `CriticSettings`.
+      **of_parts: further arguments of `ActorCriticParts`.
     """
     features = _FEATURES if image_features is None else image_features
-    of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
-    of_torso |= {"image_activation": image_activation, "image_initializer": image_initializer}
-    of_torso |= {"torsos": torsos, "torso_options": torso_options}
-    encoders = Encoders(spec, torso, activation, normalize_observations, **of_torso)
+    of_parts |= {"filters": filters, "precision": precision, "torso": torso, "torsos": torsos}
+    of_parts |= {"image_activation": image_activation, "image_initializer": image_initializer}
+    parts = ActorCriticParts(spec, hidden_sizes, **of_parts)
+    encoders, layers, own = parts.encoders, parts.layers, parts.own
 
     def paper_encoder(seen: specs.EnvironmentSpec) -> tf.keras.layers.Layer:
         visible = visible_spec(seen).observation
@@ -167,9 +150,7 @@ def shared_encoder_networks(
         has_own_torsos = torso not in ("auto", "conv") or torsos
         return encoders.make() if has_own_torsos else encoders.normalized(paper_encoder)
 
-    own = OwnHeads(head, head_options, critic_head, critic_head_options)
     critic_encoder = encoder()
-    layers = Layers(hidden_sizes, activation, "simba" if block == "simba" else layer_norm)
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
     bounds = None if discrete else ActionBounds(spec.action)
     size = spec.action.num_values if bounds is None else bounds.size

@@ -39,12 +39,7 @@ class ComposedValueHead(WithValue):
     """
 
     def __init__(
-        self,
-        parts: ActionParts,
-        layers: Layers = LINEAR,
-        with_value: bool = True,
-        name: str | None = None,
-        **std: Any,
+        self, parts: ActionParts, layers: Layers = LINEAR, with_value: bool = True, name: str | None = None, **std: Any
     ):
         super().__init__(layers, with_value, name)
         self._choices = self._numbers = None
@@ -88,12 +83,7 @@ class AutoregressiveValueHead(WithValue):
     """
 
     def __init__(
-        self,
-        parts: ActionParts,
-        layers: Layers = LINEAR,
-        with_value: bool = True,
-        name: str | None = None,
-        **std: Any,
+        self, parts: ActionParts, layers: Layers = LINEAR, with_value: bool = True, name: str | None = None, **std: Any
     ):
         super().__init__(layers, with_value, name)
         layers = layers._replace(sizes=layers.sizes or _HIDDEN)

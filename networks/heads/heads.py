@@ -212,12 +212,7 @@ class DistributionalQHead(tf.Module):
     takes_legal = True
 
     def __init__(
-        self,
-        num_actions: int,
-        atoms: int,
-        layers: Layers = LINEAR,
-        dueling: bool = True,
-        name: str | None = None,
+        self, num_actions: int, atoms: int, layers: Layers = LINEAR, dueling: bool = True, name: str | None = None
     ) -> None:
         """Creates a head for `num_actions` actions.
 

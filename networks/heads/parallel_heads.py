@@ -18,12 +18,7 @@ class ParallelHeads(tf.Module):
     """
 
     def __init__(
-        self,
-        number: int,
-        outputs: int,
-        layers: Layers = LINEAR,
-        dropout: float = 0.0,
-        name: str | None = None,
+        self, number: int, outputs: int, layers: Layers = LINEAR, dropout: float = 0.0, name: str | None = None
     ):
         super().__init__(name)
         self._number = number

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.networks.actor_critics.actor_critic_factory import actor_critic_networks
-from callboard.networks.actor_critics.deterministic_actor_critic import deterministic_actor_critic
-from callboard.networks.actor_critics.shared_encoder import shared_encoder_networks
+from callboard.networks.actor_critics.actor_critic import ActorCriticParts
 from callboard.networks.factory import policy_value_network, q_network
 from callboard.networks.network_settings import (
     ActorCriticSettings,
@@ -18,6 +16,7 @@ from callboard.networks.network_settings import (
     QNetworkSettings,
     RecurrentQNetworkSettings,
 )
+from callboard.networks.torsos.encoders import Encoders
 from callboard.networks.torsos.torso_factory import make_torso
 from callboard.settings.nested_settings import declared_fields, from_values
 from callboard.settings.setting_types import check_ranges, converted
@@ -60,18 +59,16 @@ def test_sizes_and_the_activation_are_the_agents_choice():
 
 
 @pytest.mark.parametrize(
-    "settings, build",
+    "settings, builders",
     [
-        (PolicyValueNetworkSettings, policy_value_network),
-        (QNetworkSettings, q_network),
-        (RecurrentQNetworkSettings, q_network),
-        (ActorCriticSettings, actor_critic_networks),
-        (ActorCriticSettings, deterministic_actor_critic),
-        (ActorCriticSettings, shared_encoder_networks),
+        (PolicyValueNetworkSettings, (policy_value_network, make_torso)),
+        (QNetworkSettings, (q_network, make_torso)),
+        (RecurrentQNetworkSettings, (q_network, make_torso)),
+        (ActorCriticSettings, (ActorCriticParts, Encoders, make_torso)),
     ],
 )
-def test_the_function_that_builds_a_network_takes_every_setting(settings, build):
-    parameters = {*inspect.signature(build).parameters, *inspect.signature(make_torso).parameters}
+def test_what_builds_a_network_takes_every_setting(settings, builders):
+    parameters = {name for build in builders for name in inspect.signature(build).parameters}
     assert {field.name for field in dataclasses.fields(settings)} <= parameters
 
 
