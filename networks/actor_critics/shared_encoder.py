@@ -22,47 +22,14 @@ from ..network_settings import CriticSettings
 from ..precision import Precision, with_precision
 from ..recurrent import FeedForwardCore
 from ..torsos.dense import LINEAR
-from ..torsos.flatten import scale
 from ..torsos.torso_factory import Torso
-from ..torsos.torsos import MaskHidingTorso, MLPTorso, ObservationTorso
+from ..torsos.torsos import ConvEncoder, MaskHidingTorso, MLPTorso, ObservationTorso
 from .actor_critic import ActorCritic, ActorCriticParts, CategoricalHead, Critics, DiscreteCritics
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""
 _FEATURES = 50
 _LOG_STD_BOUNDS = (-10.0, 2.0)
-
-
-class ConvEncoder(tf.keras.layers.Layer):
-    """Convolutions without padding, whose outputs are flattened."""
-
-    def __init__(
-        self,
-        filters: Sequence[Sequence[int]],
-        activation: Any = "relu",
-        kernel_initializer: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        """Creates convolutions with channels, kernel sizes and strides; None for orthogonal kernels of gain sqrt(2)."""
-        super().__init__(name=name)
-        self._convolutions = [
-            tf.keras.layers.Conv2D(
-                channels,
-                kernel,
-                stride,
-                activation=activation,
-                kernel_initializer=kernel_initializer or tf.keras.initializers.Orthogonal(2**0.5),
-            )
-            for channels, kernel, stride in filters
-        ]
-        self._flatten = tf.keras.layers.Flatten()
-
-    def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, F]`."""
-        hidden = scale(image, self.compute_dtype)
-        for layer in self._convolutions:
-            hidden = layer(hidden)
-        return self._flatten(hidden)
 
 
 class EncoderTrunk(tf.Module):

@@ -107,7 +107,42 @@ def check_filters(spec: Nest, filters: Sequence[Sequence[int]]) -> None:
             height, width = ((size - kernel) // stride + 1 for size in (height, width))
 
 
-class ConvTorso(tf.keras.layers.Layer):
+class ConvEncoder(tf.keras.layers.Layer):
+    """Convolutions without padding, whose outputs are flattened."""
+
+    def __init__(
+        self,
+        filters: Sequence[Sequence[int]],
+        activation: Any = "relu",
+        kernel_initializer: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Creates convolutions with channels, kernel sizes and strides; None for orthogonal kernels of gain sqrt(2)."""
+        super().__init__(name=name)
+        self._convolutions = [
+            tf.keras.layers.Conv2D(
+                channels,
+                kernel,
+                stride,
+                activation=activation,
+                kernel_initializer=kernel_initializer or tf.keras.initializers.Orthogonal(2**0.5),
+            )
+            for channels, kernel, stride in filters
+        ]
+        self._flatten = tf.keras.layers.Flatten()
+
+    def call(self, image: tf.Tensor) -> tf.Tensor:
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, F]`.
+
+        They are large enough for all convolutions, see `check_filters`.
+        """
+        hidden = scale(image, self.compute_dtype)
+        for layer in self._convolutions:
+            hidden = layer(hidden)
+        return self._flatten(hidden)
+
+
+class ConvTorso(ConvEncoder):
     """Convolutions without padding, and a dense layer."""
 
     def __init__(
@@ -129,25 +164,12 @@ class ConvTorso(tf.keras.layers.Layer):
           kernel_initializer: name of the initializer of all kernels.
           name: name of the layer.
         """
-        super().__init__(name=name)
-        self._convolutions = [
-            tf.keras.layers.Conv2D(
-                channels, kernel, stride, activation=activation, kernel_initializer=kernel_initializer
-            )
-            for channels, kernel, stride in filters
-        ]
-        self._flatten = tf.keras.layers.Flatten()
+        super().__init__(filters, activation, kernel_initializer, name)
         self._layers = hidden_layers(Layers((features,), activation, layer_norm), kernel_initializer)
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.
-
-        They are large enough for all convolutions, see `check_filters`.
-        """
-        hidden = scale(image, self.compute_dtype)
-        for layer in self._convolutions:
-            hidden = layer(hidden)
-        hidden = self._flatten(hidden)
+        """Maps images as a `ConvEncoder` takes them to `[N, features]`."""
+        hidden = super().call(image)
         for layer in self._layers:
             hidden = layer(hidden)
         return hidden
