@@ -82,6 +82,9 @@ class Agent(abc.ABC):
     watched: ClassVar[tuple[Watch, ...]] = ()
     """Rules by which a run warns, while the agent learns, that a setting does not fit."""
 
+    default_envs_per_actor: ClassVar[int] = 16
+    """Environments that an actor steps as a batch where `envs_per_actor` is not set."""
+
     if not TYPE_CHECKING:
 
         def __new__(cls, *arguments: Any, **named: Any) -> Agent:

@@ -84,6 +84,8 @@ class Sac(SacSettings, TransitionAgent):
     live: ClassVar[tuple[str, ...]] = tuple(
         f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "temperature")
     )
+    # With an update for each step, HalfCheetah-v5 needs many episodes rather than many environments, see docs/sac.md.
+    default_envs_per_actor = 1
     watched = (
         Gradient("actor_optimizer"),
         Gradient("critic_optimizer"),

@@ -53,6 +53,8 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
             self._set(agent=made_agent(self.agent))
         options = self._name_objects()
         convert_arguments(self)
+        if not self.envs_per_actor:
+            self._set(envs_per_actor=(Agent if self.agent is None else self.agent).default_envs_per_actor)
         actors: Any = self.actors
         if isinstance(actors, CountRange):
             self._set(min_actors=actors.ends[0], actors=actors.ends[1])

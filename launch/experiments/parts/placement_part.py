@@ -5,7 +5,7 @@ from typing import Literal
 
 from ....settings.setting_types import FiniteFloat
 from ...processes.devices import GpuUse
-from .quantities import ActorRange, EnvironmentCount, Gigabytes, NodeCount, Seconds, Seed, StepCount, ThreadCount
+from .quantities import ActorEnvironmentCount, ActorRange, EnvironmentCount, Gigabytes, NodeCount, Seconds, Seed, StepCount, ThreadCount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,8 @@ class PlacementPart:
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes; with `--launcher hosts` and `ray` also the fewest and the most of them, such as
         `2..20`: actors then join and leave while the run continues.
-      envs_per_actor: number of environments that one actor steps as a batch.
+      envs_per_actor: number of environments that one actor steps as a batch; 0 for that of the agent: 1 for SAC and
+        agents that extend it, 16 for others.
       inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several
         actors with one forward pass, see docs/inference.md.
       inference_nodes: number of inference nodes, which share the actors; only with central inference.
@@ -155,7 +156,7 @@ class PlacementPart:
 
     seed: Seed = 1
     actors: ActorRange = 2
-    envs_per_actor: EnvironmentCount = 16
+    envs_per_actor: ActorEnvironmentCount = 0
     inference: Literal["local", "central"] = "local"
     inference_nodes: NodeCount = 1
     replay_shards: NodeCount = 1

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 else:  # An experiment takes a range apart: no other code sees one.
     ActorRange = ActorCount | CountRange
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
+ActorEnvironmentCount = Annotated[int, Interval(ge=0, le=1_000_000)]
 CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
 Port = Annotated[int, Interval(ge=1, le=65535)]

@@ -9,7 +9,9 @@ import pytest
 
 import callboard
 from callboard.agents.apex import Apex
+from callboard.agents.drq import DrQ
 from callboard.agents.impala import Impala
+from callboard.agents.sac import Sac
 from callboard.agents.settings.bonus_settings import BonusSettings
 from callboard.environments import python_factory
 from callboard.errors import CallboardError
@@ -94,3 +96,15 @@ def test_a_registered_environment_is_kept_as_itself(monkeypatch):
     callboard.register_environment("pole", functools.partial(pole, length=2.0))
     experiment = Experiment("ppo", env="pole", env_options={"size": 3})
     assert experiment.env is pole and experiment.env_options == {"length": 2.0, "size": 3}
+
+
+@pytest.mark.parametrize(
+    "agent, set_to, expected", [(Apex(), {}, 16), (Sac(), {}, 1), (DrQ(), {}, 1), (Sac(), {"envs_per_actor": 4}, 4)]
+)
+def test_an_actor_steps_as_many_environments_as_its_agent_wants_unless_they_are_set(agent, set_to, expected, tmp_path):
+    experiment = Experiment(agent, env="CartPole-v1", **set_to)
+    assert experiment.envs_per_actor == expected
+    assert dataclasses.replace(experiment, seed=2).envs_per_actor == expected
+    # A run continues with the number that it began with, also if the agent would have another one today.
+    write_experiment(experiment, tmp_path / "experiment.yaml")
+    assert f"envs_per_actor: {expected}\n" in (tmp_path / "experiment.yaml").read_text()
