@@ -1,6 +1,7 @@
 """`callboard-bench suites`: runs the suites, lists their cells, and writes the page of their results."""
 
 import argparse
+import dataclasses
 import pathlib
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
     run.set_defaults(command=_run)
     _add_selection(run)
     run.add_argument("--cores", type=int, default=1, help="cores that it may use (default 1), at the lowest priority")
+    run.add_argument("--seeds", type=int, metavar="N", help="only the first N seeds of each cell")
     run.add_argument("--run-dir", type=pathlib.Path, default=pathlib.Path("runs/suites"), help="where the runs are")
 
     listing = actions.add_parser("list", help="list the cells, and how many of their runs are missing")
@@ -49,7 +51,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 def _run(known: argparse.Namespace, screen: Console) -> int:
     if known.cores < 1:
         raise CallboardError(f"--cores must be at least 1, not {known.cores}")
-    cells = _cells(known.names, known.only)
+    if known.seeds is not None and known.seeds < 1:
+        raise CallboardError(f"--seeds must be at least 1, not {known.seeds}")
+    cells = [dataclasses.replace(cell, seeds=cell.seeds[: known.seeds]) for cell in _cells(known.names, known.only)]
     be_modest(known.cores)
     try:
         failed = run_suites(cells, known.run_dir, known.results, screen.print)

@@ -16,7 +16,7 @@ import pytest
 from callboard.benchmarks.command import main
 from callboard.benchmarks.peers.rounds import Peer
 from callboard.benchmarks.suites import algorithm_version as versions
-from callboard.benchmarks.suites import cell_results, page, runner, suite
+from callboard.benchmarks.suites import cell_results, command, page, runner, suite
 from callboard.benchmarks.suites.cell_results import CellResult, SeedResult
 from callboard.deadlines import Deadline
 from callboard.errors import CallboardError
@@ -112,6 +112,18 @@ def test_an_unknown_suite_is_refused(capsys):
     assert "did you mean 'classic'?" in capsys.readouterr().err
     assert main(["suites", "list", "classic", "--only", "Tetris"]) == 2
     assert "no cell has 'Tetris'" in capsys.readouterr().err
+
+
+def test_the_first_seeds_of_cells_can_be_made_before_the_others(small, monkeypatch, tmp_path, capsys):
+    made = []
+    monkeypatch.setattr(command, "be_modest", lambda cores: None)
+    monkeypatch.setattr(command, "run_suites", lambda cells, *_: made.extend(cells) or [])
+    arguments = ["suites", "run", "small", "--run-dir", str(tmp_path)]
+    assert main([*arguments, "--seeds", "1"]) == 0 and [list(cell.seeds) for cell in made] == [[1]] * 3
+    made.clear()
+    assert main([*arguments, "--seeds", "5"]) == main(arguments) == 0
+    assert [list(cell.seeds) for cell in made] == [[1, 2]] * 6
+    assert main([*arguments, "--seeds", "0"]) == 2 and "--seeds must be at least 1, not 0" in capsys.readouterr().err
 
 
 def test_runs_of_a_peer_are_made_once_and_kept_as_one_small_file(small, monkeypatch, tmp_path):

@@ -5,7 +5,17 @@ from typing import Literal
 
 from ....settings.setting_types import FiniteFloat
 from ...processes.devices import GpuUse
-from .quantities import ActorEnvironmentCount, ActorRange, EnvironmentCount, Gigabytes, NodeCount, Seconds, Seed, StepCount, ThreadCount
+from .quantities import (
+    ActorEnvironmentCount,
+    ActorRange,
+    EnvironmentCount,
+    Gigabytes,
+    NodeCount,
+    Seconds,
+    Seed,
+    StepCount,
+    ThreadCount,
+)
 
 
 @dataclasses.dataclass(frozen=True)
