@@ -11,8 +11,8 @@ from ...agents.agent_names import AGENTS
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _AGENTS = _ROOT / "agents"
 _PARTS = ("", "settings", "losses", "learning", "offline", "variables")
-"""Folders of `agents/` in which a change changes scores; how actors act does not belong to it."""
-_LEFT_OUT = ("agent_names", "registry", "metric_names", "weights", "agent")
+"""Folders of `agents/` in which a change changes scores; how actors act, and how functions are called, does not."""
+_LEFT_OUT = ("agent_names", "registry", "metric_names", "weights", "agent", "fast_function")
 
 
 class _Name(NamedTuple):

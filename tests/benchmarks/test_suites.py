@@ -244,8 +244,10 @@ def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copi
     before = {agent: version_of(agent) for agent in ("ppo", "impala", "sac")}
     losses = copied_agents / "losses" / "gae.py"
     losses.write_text('"""Another docstring."""\n# A comment.\nimport os\n' + losses.read_text().partition('"""\n')[2])
-    acting = copied_agents / "policies" / "acting.py"
-    acting.write_text(acting.read_text() + "\nA_NEW_NAME = 1\n")
+    for name in ("policies/acting.py", "fast_function.py"):
+        module = copied_agents / name
+        module.write_text(module.read_text() + "\nA_NEW_NAME = 1\n")
+        module.write_text(module.read_text().replace("return ", "return 1.0 * ", 1))
     assert {agent: version_of(agent) for agent in before} == before
     moved = losses.with_name("moved.py")
     moved.write_text(losses.read_text() + "\nA_NEW_NAME = 1\n")
