@@ -8,6 +8,7 @@ The runs of one *cell* differ in their seeds alone:
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...deadlines import wait_until
 from ...errors import CallboardError
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
@@ -26,12 +28,13 @@ from ...launch.experiments.policy_settings import AgentSettings, policy_setting
 from ...launch.experiments.settings import Settings, plain
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
-from ...launch.run_directory.run_lock import run_lock
+from ...launch.run_directory.run_lock import check_not_running, run_lock
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"
 _OF_EACH_RUN = ("run_dir", "seed")
 _PR_SET_PDEATHSIG = 1
+_END_SECONDS = 60.0
 OF_SERIES = "--of-series"
 """Option of `callboard train` for the runs of a series, after which the series says what is next."""
 
@@ -189,6 +192,8 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
                 continue
             ends[name] = None
             notify(f"run {number} of {len(planned)}: {name}")
+            # A run whose series was killed has been stopped, and is writing its last checkpoint.
+            wait_until(functools.partial(_has_ended, directory.run(name)), _END_SECONDS)
             begun = time.monotonic()
             exit_code, stopped_by = _run_process(_arguments(directory, cell, seed))
             if stopped_by is None:
@@ -199,6 +204,14 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
             if stopped_by is not None:
                 break
     return SeriesOutcome(ends, stopped_by)
+
+
+def _has_ended(run: pathlib.Path) -> bool:
+    try:
+        check_not_running(run / "lock")
+    except CallboardError:
+        return False
+    return True
 
 
 def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:
