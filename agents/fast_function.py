@@ -7,7 +7,6 @@ so that a debugger can step through it.
 import contextlib
 import contextvars
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,8 +20,8 @@ from ..data import Nest, rebuilt
 from ..errors import CallboardError, one_line
 from ..tracing_lock import TRACING
 
-_TRIALS = 8
-"""Calls in either way, after which the faster one is used."""
+_PARALLEL_SIZE = 10_000_000
+"""Multiplications of the largest matrix product in a function from which several threads are faster."""
 _COMPILES_BY_XLA = contextvars.ContextVar("compiles_by_xla", default=False)
 
 
@@ -131,9 +130,18 @@ class CompiledOnFirstCall:
 def _as_one_operation(traced: Any) -> Callable[..., Nest]:
     """Returns a function that calls a traced one as one operation, whatever the structure of its arguments."""
     threads = tf.config.threading.get_inter_op_parallelism_threads() or len(os.sched_getaffinity(0))
-    call: Callable[[list[Any]], Any] = _InlineCall(traced) if threads == 1 else _FasterCall(traced)
+    # By sizes, not by time, since sums may differ in their last bits, and a run must repeat itself.
+    call = (_ParallelCall if threads > 1 and _largest_product(traced) >= _PARALLEL_SIZE else _InlineCall)(traced)
     outputs = traced.structured_outputs
     return lambda *arguments: rebuilt(outputs, iter(call(tf.nest.flatten(arguments, expand_composites=True))))
+
+
+def _largest_product(traced: Any) -> int:
+    """Returns about how many multiplications the largest matrix product or convolution of a function takes."""
+    products = [one for one in traced.graph.get_operations() if one.type in ("MatMul", "BatchMatMulV2", "Conv2D")]
+    return max(
+        ((one.inputs[0].shape.num_elements() or 0) * (one.outputs[0].shape[-1] or 0) for one in products), default=0
+    )
 
 
 def _uses_one_device(traced: Any) -> bool:
@@ -207,30 +215,8 @@ class _ParallelCall(_InlineCall):
     def __call__(self, inputs: list[Any]) -> Any:
         attributes = ("executor_type", "", "config_proto", self._settings)
         name, number = self._traced.name, len(self._output_types)
-        return execute.execute(name, number, inputs + self._captured, attributes, context.context())
-
-
-class _FasterCall:
-    """A traced function, called in the way whose fastest call was the faster one of the first calls.
-
-    With small networks, waking threads takes longer than they save; how much depends also on what else is running.
-    """
-
-    def __init__(self, traced: Any):
-        self._ways = _InlineCall(traced), _ParallelCall(traced)
-        self._seconds: tuple[list[float], list[float]] = [], []
-        self._chosen: _InlineCall | None = None
-
-    def __call__(self, inputs: list[Any]) -> Any:
-        if self._chosen is not None:
-            return self._chosen(inputs)
-        index = min(range(2), key=lambda way: len(self._seconds[way]))
-        begun = time.perf_counter()
-        outputs = self._ways[index](inputs)
-        self._seconds[index].append(time.perf_counter() - begun)
-        if len(self._seconds[1]) == _TRIALS:
-            self._chosen = self._ways[min(range(2), key=lambda way: min(self._seconds[way]))]
-        return outputs
+        tensors = [value if tf.is_tensor(value) else tf.convert_to_tensor(value) for value in inputs]
+        return execute.execute(name, number, tensors + self._captured, attributes, context.context())
 
 
 class _Input:
