@@ -258,7 +258,8 @@ def test_a_relay_asks_in_place_of_the_nodes_of_its_machine(learner, start, monke
     assert fetched_by_all(made, 1)
     for node in made:
         node.context.stop.set()
-    assert paused[-1] == 1000 / 20
+    # A relay of the test before may still be ending, and pauses for its own nodes.
+    assert 1000 / 20 in paused
 
 
 @pytest.mark.slow
