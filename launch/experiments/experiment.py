@@ -54,7 +54,9 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
         options = self._name_objects()
         convert_arguments(self)
         if not self.envs_per_actor:
-            self._set(envs_per_actor=(Agent if self.agent is None else self.agent).default_envs_per_actor)
+            # How many simulators a policy server has places for does not follow from its agent.
+            own = self.agent is not None and self.policy_server is None
+            self._set(envs_per_actor=(self.agent if own else Agent).default_envs_per_actor)
         actors: Any = self.actors
         if isinstance(actors, CountRange):
             self._set(min_actors=actors.ends[0], actors=actors.ends[1])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import CallboardError, named_path
 from .layout import MOST_METRICS_BYTES, RunDirectory, is_checkpoint_name
 from .remote_storage import Storage, is_url
-from .run_lock import check_not_running
+from .run_lock import is_locked
 
 _CHECKPOINT = re.compile(r"best|latest|[0-9]+(\.[0-9]+)?", re.ASCII)
 
@@ -104,7 +104,7 @@ def files_of_run(name: str) -> Iterator[tuple[RunDirectory, bool]]:
     """
     if not is_url(name):
         directory = RunDirectory(pathlib.Path(name))
-        yield directory, _is_locked(directory)
+        yield directory, is_locked(directory.lock())
         return
     with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
         directory, storage = RunDirectory(pathlib.Path(scratch)), Storage(name)
@@ -136,11 +136,3 @@ def _no_weights(run: str) -> CallboardError:
 def _natural(name: str) -> list[tuple[int, str]]:
     """Returns a sorting key with which `seed-2` is before `seed-10`."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
-def _is_locked(directory: RunDirectory) -> bool:
-    try:
-        check_not_running(directory.lock())
-    except CallboardError:
-        return True
-    return False

@@ -159,6 +159,15 @@ def check_not_running(path: pathlib.Path) -> None:
         return  # There is no lock file, or the file system has no locks.
 
 
+def is_locked(path: pathlib.Path) -> bool:
+    """Returns whether another process runs in the directory of a lock file, see `check_not_running`."""
+    try:
+        check_not_running(path)
+    except CallboardError:
+        return True
+    return False
+
+
 def _lock(path: pathlib.Path) -> int:
     deadline = Deadline(_REMAINS_SECONDS)
     while True:

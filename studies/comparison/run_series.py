@@ -8,7 +8,6 @@ The runs of one *cell* differ in their seeds alone:
 """
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -28,7 +27,7 @@ from ...launch.experiments.policy_settings import AgentSettings, policy_setting
 from ...launch.experiments.settings import Settings, plain
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
-from ...launch.run_directory.run_lock import check_not_running, run_lock
+from ...launch.run_directory.run_lock import is_locked, run_lock
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"
@@ -192,8 +191,7 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
                 continue
             ends[name] = None
             notify(f"run {number} of {len(planned)}: {name}")
-            # A run whose series was killed has been stopped, and is writing its last checkpoint.
-            wait_until(functools.partial(_has_ended, directory.run(name)), _END_SECONDS)
+            _let_end(directory.run(name))
             begun = time.monotonic()
             exit_code, stopped_by = _run_process(_arguments(directory, cell, seed))
             if stopped_by is None:
@@ -206,12 +204,9 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
     return SeriesOutcome(ends, stopped_by)
 
 
-def _has_ended(run: pathlib.Path) -> bool:
-    try:
-        check_not_running(run / "lock")
-    except CallboardError:
-        return False
-    return True
+def _let_end(run: pathlib.Path) -> None:
+    """Waits for a run whose series was killed, which has been stopped and is writing its last checkpoint."""
+    wait_until(lambda: not is_locked(run / "lock"), _END_SECONDS)
 
 
 def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from callboard import Experiment
 from callboard.agents.ppo import Ppo
+from callboard.agents.sac import Sac
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.launchers.registry import make_launcher
@@ -18,6 +19,7 @@ SERVED = {"spaces": str(SPACES), "policy_server": "127.0.0.1:8650"}
 
 
 def test_each_simulator_is_an_actor_and_there_is_no_evaluator():
+    assert Experiment(Ppo(), **SERVED).actors == Experiment(Sac(), **SERVED).actors == 32
     experiment = Experiment(Ppo(), actors=2, envs_per_actor=4, **SERVED)
     layout = check_experiment(experiment).whole
     assert (layout.actors, layout.envs_per_actor, experiment.acting_nodes) == (8, 1, 1)
