@@ -7,16 +7,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...launch.plain_names import in_plot
 from ...studies.comparison.comparison import ComparisonSettings, Group, compare
-from ...studies.comparison.curve_plots import plot_curves
+from ...studies.comparison.curve_plots import make_panels, plot_curves, write_plot
+from ...studies.comparison.run_results import RETURN
 from ..report import figure, replace_between
 from .cell_results import TRAINING_RETURN, CellResult, as_runs, is_current, load_result, result_path
 from .suite import Reference, Suite, SuiteCell, suite_cells
 
 PAGE = "how_well.md"
+PUBLISHED = "published.png"
+"""The picture of all cells that have results and a published goal."""
 MARKS = "<!-- suites: written by callboard-bench suites report -->", "<!-- end of suites -->"
 Verdict = Literal["reached", "short", "missing", "no goal"]
 _PEER_NAME = "Stable-Baselines3"
+_COLUMNS = 4
+_PANEL_HEIGHT = 3.6
 
 
 class Row(NamedTuple):
@@ -108,6 +114,10 @@ def write_report(suites: Mapping[str, Suite], results: pathlib.Path, docs: pathl
             parts.append(f"![returns of training episodes, {suite.title}]({picture.name})")
         if sources := _sources(suite):
             parts.append(sources)
+    pictured = [row for name, found in rows.items() if suites[name].in_picture for row in found]
+    if _plot_published(pictured, docs / PUBLISHED):
+        written.append(docs / PUBLISHED)
+        parts.insert(1, f"![returns of our runs beside published scores]({PUBLISHED})")
     page = docs / PAGE
     replace_between(page, MARKS, "\n\n".join(parts))
     return [page, *written]
@@ -191,6 +201,36 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> bool:
     if groups:
         plot_curves(compare(groups, ComparisonSettings(metric=TRAINING_RETURN, spread="range", resamples=2)), path)
     return bool(groups)
+
+
+def _plot_published(rows: Sequence[Row], path: pathlib.Path) -> bool:
+    """Writes a panel for each cell that has results and a published goal; returns whether there is one.
+
+    It has the curve of each run, of what the score was measured by, and the published mean with its deviation.
+    """
+    shown = [
+        (row.result, row, reference)
+        for row in rows
+        for reference in row.references
+        if row.result is not None and row.result.seeds and reference.is_goal and not row.has_peer
+    ]
+    if not shown:
+        return False
+    from matplotlib.ticker import EngFormatter
+
+    picture, panels = make_panels(len(shown), _PANEL_HEIGHT, _COLUMNS)
+    for (result, row, reference), axes in zip(shown, panels, strict=True):
+        for run in as_runs(result, TRAINING_RETURN if reference.measured == "training" else RETURN):
+            axes.plot(run.steps, run.values, color="C0")
+        axes.axhline(reference.mean, color="black", linestyle="--", linewidth=1)
+        spread = reference.spread or 0.0
+        axes.axhspan(reference.mean - spread, reference.mean + spread, color="black", alpha=0.1, linewidth=0)
+        axes.set_title(f"{row.cell.shown_agent}, {in_plot(row.cell.env)}")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.set_xlabel("environment steps")
+        axes.set_ylabel(f"return, {reference.measured}")
+    write_plot(picture, path)
+    return True
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -80,6 +80,7 @@ class Suite:
       peers: agents beside which the one of Stable-Baselines3 is run.
       references: published scores.
       steps_per_second: environment steps of a second on one core, by agent.
+      in_picture: whether its cells are in the picture of all suites; not where the goals are the best that there is.
     """
 
     title: str
@@ -89,6 +90,7 @@ class Suite:
     peers: list[str] = dataclasses.field(default_factory=list)
     references: list[Reference] = dataclasses.field(default_factory=list)
     steps_per_second: dict[str, FiniteFloat] = dataclasses.field(default_factory=dict)
+    in_picture: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -287,7 +287,8 @@ def test_the_page_shows_what_is_reached_what_is_short_and_what_is_missing(small,
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "| Small | 2 | 0 | 0 | 0 | 0 | 2 | 0.0 |" in text
     assert "| `ppo` | CartPole-v1 | 4,096 | 0 of 2 | missing |  | Stable-Baselines3: missing |  |  |" in text
-    assert "30.0 ± 5; 480.0 in training after 9,999" in text and not (docs / "suite-small.png").exists()
+    assert "30.0 ± 5; 480.0 in training after 9,999" in text
+    assert not (docs / "suite-small.png").exists() and not (docs / page.PUBLISHED).exists()
     cell_results.save_result(cell_results.result_path(results, ours), result_of(ours, [40.0, 50.0]))
     assert page.rows_of("small", suite.read_suite("small"), results)[0].verdict == "missing", "the peer's is missing"
     cell_results.save_result(cell_results.result_path(results, peer), result_of(peer, [49.0, 49.0]))
@@ -300,6 +301,7 @@ def test_the_page_shows_what_is_reached_what_is_short_and_what_is_missing(small,
         in text
     )
     assert (docs / "suite-small.png").stat().st_size > 10_000
+    assert (docs / page.PUBLISHED).stat().st_size > 10_000 and page.PUBLISHED in text
 
 
 def test_a_damaged_file_of_results_is_one_line(small, tmp_path, capsys):
