@@ -138,7 +138,10 @@ def _as_one_operation(traced: Any) -> Callable[..., Nest]:
 
 def _largest_product(traced: Any) -> int:
     """Returns about how many multiplications the largest matrix product or convolution of a function takes."""
-    products = [one for one in traced.graph.get_operations() if one.type in ("MatMul", "BatchMatMulV2", "Conv2D")]
+    # The functions that it calls, such as the updates of a call, are all in its graph, also those that these call.
+    graphs = [traced.graph, *(called.graph for called in traced.graph._functions.values())]
+    operations = [one for graph in graphs for one in graph.get_operations()]
+    products = [one for one in operations if one.type in ("MatMul", "BatchMatMulV2", "Conv2D")]
     return max(
         ((one.inputs[0].shape.num_elements() or 0) * (one.outputs[0].shape[-1] or 0) for one in products), default=0
     )

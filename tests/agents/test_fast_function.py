@@ -78,13 +78,23 @@ def test_a_function_that_is_compiled_on_its_first_call_gives_its_own_structure_a
 
 
 @pytest.mark.parametrize(
-    "size, threads, kind", [(16, 2, "_InlineCall"), (256, 1, "_InlineCall"), (256, 2, "_ParallelCall")]
+    "size, threads, nested, kind",
+    [
+        (16, 2, False, "_InlineCall"),
+        (256, 1, False, "_InlineCall"),
+        (256, 2, False, "_ParallelCall"),
+        (16, 2, True, "_InlineCall"),
+        (256, 2, True, "_ParallelCall"),
+    ],
 )
-def test_large_functions_run_in_several_threads_and_give_the_same(size, threads, kind, monkeypatch):
+def test_large_functions_run_in_several_threads_and_give_the_same(size, threads, nested, kind, monkeypatch):
     total, weights, made = tf.Variable(0.0), tf.Variable(tf.ones((size, size)) / size), []
 
+    # As one of several updates in a call is.
+    largest = tf.function(lambda: (weights @ weights)[0, 0])
+
     def function(x):
-        total.assign_add(tf.reduce_sum(x) * (weights @ weights)[0, 0] * size)
+        total.assign_add(tf.reduce_sum(x) * (largest() if nested else (weights @ weights)[0, 0]) * size)
         return {"sum": total.read_value(), "products": [x @ x, tf.linalg.matmul(x, x, transpose_b=True)]}
 
     for name in ("_InlineCall", "_ParallelCall"):

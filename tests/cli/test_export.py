@@ -12,6 +12,7 @@ from callboard.cli.command import main
         ("nowhere", "new", "there is no run in nowhere"),
         ("run", "taken", "taken is not empty; name a new directory"),
         ("run", "file", "file is a file"),
+        ("run", "model.onnx", "model.onnx is named as an ONNX model: name a directory, with --format onnx"),
         ("run", "new", "run has no checkpoint latest; choose from best"),
     ],
 )
