@@ -135,7 +135,7 @@ def write_sbatch(arguments: Sequence[str]) -> int:
         split_options(rest[1:] if rest[:1] == ["train"] else rest, ("run_dir",))[1],
         directory,
         shlex.quote(command_path()),
-        written_by=shlex.join(arguments),
+        writer=shlex.join(arguments),
         elastic=nodes.min_actors is not None,
     )
     if known.output is None:

@@ -59,7 +59,7 @@ class SlurmJob:
             raise CallboardError(f"--time must be a time as Slurm writes it, such as 04:00:00, not {self.time!r}")
 
 
-def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str, written_by: str, elastic: bool) -> str:
+def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str, writer: str, elastic: bool) -> str:
     """Returns the script, for `sbatch`.
 
     Args:
@@ -67,7 +67,7 @@ def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str
       words: arguments of `callboard train`, without the run directory and the launcher.
       run_dir: the run directory, as a word of a shell.
       command: the command `callboard`, as a word of a shell.
-      written_by: what follows `callboard cluster sbatch` in the command that writes the script.
+      writer: what follows `callboard cluster sbatch` in the command that writes the script.
       elastic: whether actors may come and go, so that the run continues without a machine that has failed.
     """
     of_all = "one that fails ends the job, with a checkpoint, instead of letting the others wait."
@@ -85,7 +85,7 @@ def slurm_script(job: SlurmJob, words: Sequence[str], run_dir: str, command: str
         "run": run_dir,
         "callboard": command,
         "arguments": shlex.join(words),
-        "words": " ".join(written_by.split()),
+        "words": " ".join(writer.split()),
         "end": f"Nothing starts a host again: {of_first if elastic else of_all}",
         "unless": '[[ $SLURMD_NODENAME != "$first" ]] || ' if elastic else "",
     }
