@@ -25,7 +25,7 @@ OPTIONS: Mapping[str, type] = MappingProxyType(
     }
 )
 """The options of the environments whose names begin so."""
-_GIVEN = frozenset(("self", "seed", "seeds", "batch_size", "index", "actor", "env_config"))
+_GIVEN = frozenset(("self", "seed", "seeds", "batch_size", "num_envs", "index", "actor", "env_config"))
 """Arguments of a factory that the user does not give."""
 
 

@@ -43,7 +43,7 @@ Factory = str | Callable[..., Any]
 # Arguments that Callboard passes to a factory that takes them.
 _GIVEN = ("seed", "seeds", "batch_size")
 # The same, unless the user has options of these names.
-_OFFERED = ("index", "actor", "env_config")
+_OFFERED = ("num_envs", "index", "actor", "env_config")
 _KINDS = (BatchedEnvironment, VectorEnv, gymnasium.Env, dm_env.Environment)
 
 
@@ -62,9 +62,9 @@ def make_factory(
     `gymnasium.vector.VectorEnv` or `BatchedEnvironment` for the whole batch, and is then called once.  If it has
     parameters of these names, it is passed `seed` (the seed of this environment, or the first one for a whole batch),
     `seeds` (of the whole batch) and `batch_size`.  This is the only way to seed a `dm_env.Environment`.  It is also
-    passed `index` (the environment's slot, or the first one for a whole batch), `actor` (the index of the actor, None
-    for an evaluator) and `env_config` (an `EnvConfig` with all options that are not parameters of their own), unless
-    these are options.
+    passed `num_envs` (the batch size), `index` (the environment's slot, or the first one for a whole batch), `actor`
+    (the index of the actor, None for an evaluator) and `env_config` (an `EnvConfig` with all options that are not
+    parameters of their own), unless these are options.
 
     Args:
       factory: `package.module:factory`, or the factory.
@@ -155,6 +155,7 @@ def factory_call(
             "seed": int(seeds[index]),
             "seeds": [int(seed) for seed in seeds],
             "batch_size": batch_size,
+            "num_envs": batch_size,
             "index": index if slots is None else int(slots[index]),
             "actor": actor,
             "env_config": EnvConfig(config, 0 if actor is None else actor + 1, index),

@@ -24,7 +24,7 @@ from .exchange import SLOTS, Channel, Exchange, for_json
 from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
 
 _GIVEN = ("seed", "seeds", "batch_size")
-_OFFERED = ("index", "actor", "env_config")
+_OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
 """`F_SETSIG` of Linux, which Python 3.9 does not name."""
 _POOL_GIVEN = ("num_envs", "batch_size", "seed", "base_path", "max_num_players", "gym_reset_return_info")
@@ -220,7 +220,7 @@ def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, An
     def call(index: int) -> Any:
         config = EnvConfig({key: value for key, value in options.items() if key not in named} if has_config else {})
         config.worker_index, config.vector_index = 0 if actor is None else actor + 1, index
-        values = {"seed": seeds[index], "seeds": list(seeds), "batch_size": len(seeds)}
+        values = {"seed": seeds[index], "seeds": list(seeds), "batch_size": len(seeds), "num_envs": len(seeds)}
         values.update(index=request["slots"][index], actor=actor, env_config=config)
         own = {key: value for key, value in options.items() if not has_config or key in named}
         arguments = {**{key: value for key, value in values.items() if key in named}, **own}

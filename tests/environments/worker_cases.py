@@ -98,8 +98,8 @@ def same_step(batch_size):
     return SyncVectorEnv([Masked] * batch_size, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-def next_step(batch_size):
-    return SyncVectorEnv([Masked] * batch_size, autoreset_mode=AutoresetMode.NEXT_STEP)
+def next_step(num_envs):
+    return SyncVectorEnv([Masked] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
 class _OldBox:

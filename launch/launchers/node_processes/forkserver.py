@@ -89,14 +89,19 @@ class ForkedProcess:
 
     def kill(self) -> None:
         if self._process is not None and not self._ended:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                self._process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                try:
+                    self._process.kill()
+                except OSError:  # Without a free descriptor it cannot look up whose id it is.
+                    os.kill(self._process.pid, signal.SIGKILL)
 
     def _is_zombie(self) -> bool:
         try:
             return self._process is None or self._process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
+        except OSError:  # There is no free descriptor: later.
+            return False
 
     def _wait_for_end(self, timeout: float | None) -> bool:
         if self._process is not None:

@@ -1,13 +1,16 @@
 """Plain data of workers."""
 
 import json
+import os
+import threading
+import time
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from callboard.environments.workers.exchange import Exchange, for_json, space_description
+from callboard.environments.workers.exchange import Channel, Exchange, for_json, space_description
 from callboard.environments.workers.plain_values import described_space, listed, restored
 from callboard.errors import CallboardError
 
@@ -58,3 +61,18 @@ def test_the_layout_is_the_same_on_both_sides():
         Exchange(3, space, {"kind": "Text"}),
     )
     assert one.size > other.size > 0 and one.size % 64 == 0
+
+
+def test_messages_come_whole_soon_or_late_and_what_is_late_is_waited_for_asleep():
+    reads, writes = os.pipe()
+    channel = Channel(reads, writes)
+    for delay in (0.0, 0.2, 0.0, 0.2):
+        sender = threading.Timer(delay, channel.send, ({"delay": delay}, b"x" * 1000))
+        sender.start()
+        begun = time.thread_time()
+        assert channel.receive() == ({"delay": delay}, b"x" * 1000)
+        assert time.thread_time() - begun < 0.05
+        sender.join()
+    os.close(writes)
+    with pytest.raises(EOFError):
+        channel.receive()

@@ -1,5 +1,6 @@
 """The forkserver, without TensorFlow: what it starts, and that nothing of it is left however it ends."""
 
+import errno
 import multiprocessing
 import os
 import select
@@ -9,6 +10,7 @@ import threading
 import time
 
 import forked_functions
+import psutil
 import pytest
 
 from callboard.launch.launchers.node_processes.forkserver import ForkServer, wait_for_any
@@ -73,6 +75,20 @@ def test_the_end_of_a_process_is_seen_without_the_forkserver(server, monkeypatch
     process.kill()
     assert process.join(20.0)
     server.kill()
+
+
+def test_a_process_is_waited_for_and_killed_without_a_free_descriptor(server, monkeypatch):
+    process = server.fork(forked_functions.answer, "x")
+    process.pipe.recv()
+
+    def fails(process):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for method in ("status", "kill"):
+        monkeypatch.setattr(psutil.Process, method, fails)
+    assert not process.join(0.3)
+    process.kill()
+    assert process.join(10.0)
 
 
 def test_a_forkserver_that_dies_is_started_again(server):
