@@ -271,7 +271,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
                     break
                 learner.unreported_steps = steps - reported_steps
                 if not learner.learn():
-                    learning.gives_back()
+                    learning.misses_batch()
                     break
         finished = [learner for learner in learners if learner.has_made_all_steps]
         if coordinator.limits.rules.out_of_time or not _know_of(finished, [*writers, *inference]):
@@ -324,7 +324,8 @@ class _LearningLimit:
     def __init__(self, learner: LearnerNode, replay: ReplayNode):
         dataset = learner.replay.dataset
         self._batch = dataset.items_per_batch
-        self._limiter = replay.tables_at_start[dataset.table].rate_limiter_info
+        self._table = dataset.table
+        self._limiter = replay.tables_at_start[self._table].rate_limiter_info
         # The limiter may let the learner run far ahead; in a single thread, the actors would wait all that time.
         first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
         self._reserve = max(self._limiter.min_diff, first_samples)
@@ -362,6 +363,16 @@ class _LearningLimit:
         self._sampled = sampled
         return True
 
-    def gives_back(self) -> None:
-        """Undoes the last count, because no batch was available."""
+    def misses_batch(self) -> None:
+        """Undoes the last count, because no batch came; what Reverb has sampled and lost is not waited for again.
+
+        In the server's own process it loses samples now and then, where the machine is busy.
+        """
         self._sampled -= self._batch
+        try:
+            now = self._replay.tables()[self._table].rate_limiter_info
+        except Exception:  # The server is too busy.
+            return
+        inserted, sampled = now.insert_stats.completed, now.sample_stats.completed
+        if inserted * now.samples_per_insert - sampled < now.min_diff + self._batch:
+            self._sampled = max(self._sampled, float(sampled))

@@ -56,6 +56,26 @@ def test_nodes_of_the_user_s_own_are_refused_before_anything_starts():
         inline.run(program, None, None)
 
 
+@pytest.mark.parametrize("released, left", [(1, 4), (5, 0)])
+def test_samples_that_are_lost_are_missed_once(released, left):
+    def limiter(inserted, sampled):
+        stats = {"insert_stats": inserted, "sample_stats": sampled}
+        stats = {name: SimpleNamespace(completed=number) for name, number in stats.items()}
+        return SimpleNamespace(samples_per_insert=8.0, min_size_to_sample=10, min_diff=80.0, **stats)
+
+    tables = {"replay": SimpleNamespace(rate_limiter_info=limiter(0, 0))}
+    dataset = SimpleNamespace(items_per_batch=8, table="replay", further=())
+    learner = SimpleNamespace(replay=SimpleNamespace(dataset=dataset))
+    limit = inline._LearningLimit(learner, SimpleNamespace(tables_at_start=tables, tables=lambda: tables))
+    assert [limit.takes_batch(written) for written in (9, 10, 11, 11)] == [False, False, True, False]
+    # Of 15 items five batches may be learned from, of which Reverb has released these.
+    tables["replay"] = SimpleNamespace(rate_limiter_info=limiter(15, 8 * released))
+    assert limit.takes_batch(15)
+    limit.misses_batch()
+    assert [limit.takes_batch(15) for _ in range(5)] == [True] * left + [False] * (5 - left)
+    assert limit.takes_batch(16) and not limit.takes_batch(16)
+
+
 @pytest.mark.slow
 def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
     small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
