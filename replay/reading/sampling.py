@@ -55,8 +55,8 @@ def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) 
         table=table.name,
         dtypes=tree.map_structure(lambda spec: spec.dtype, table.signature),
         shapes=tree.map_structure(lambda spec: spec.shape, table.signature),
-        # Kept small: prefetched samples do not reflect the newest priority updates.  Where Reverb
-        # drops samples in the server's process, see `queue_dataset`, others take their place.
+        # Kept small: prefetched samples do not reflect the newest priority updates.  In the server's process Reverb
+        # drops samples now and then; others take their place.
         max_in_flight_samples_per_worker=2 * block,
         num_workers_per_iterator=1,
     )
