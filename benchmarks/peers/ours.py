@@ -31,6 +31,11 @@ from .inside.work import (
     BATCH,
     ENVS,
     HIDDEN,
+    PONG_ENVS,
+    PONG_EPOCHS,
+    PONG_MINIBATCHES,
+    PONG_RATE,
+    PONG_UNROLL,
     REPLAY,
     SPREAD_EPOCHS,
     SPREAD_MINIBATCHES,
@@ -41,10 +46,12 @@ from .inside.work import (
     Trained,
     make,
 )
+from .program import interpreter
 
 _RECIPE = "impala-cartpole"
 """Our best settings for CartPole-v1."""
 _SPREAD_RECIPE = "ppo-simple-spread"
+_PONG_RECIPE = "ppo-atari"
 
 
 def _counted(learner: Any, frames: int) -> Any:
@@ -181,6 +188,13 @@ def sac(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
 
 
 @nameable
+def pong(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
+    """Return Pong of the EnvPool that the peer has, with the options that CleanRL gives it."""
+    options = {"env_python": str(interpreter("cleanrl")), "episodic_life": True, "reward_clip": True}
+    return CountedBatch(environments.make("envpool:Pong-v5", batch_size, seeds, options))
+
+
+@nameable
 def spread() -> CountedScene:
     """Return the environment with three agents as a user would get it."""
     name = "pettingzoo:mpe.simple_spread_v3"
@@ -199,7 +213,7 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
     if task in REPLAY:
         agent, settings = _replay(task)
     else:
-        agent, settings = _ppo() if task == "spread" else _impala(task, goal)
+        agent, settings = _ppo(task) if task in ("spread", "pong") else _impala(task, goal)
     settings = {
         "env": f"{__name__}:{task}",
         "actors": ACTORS,
@@ -229,7 +243,21 @@ def _impala(task: str, goal: str) -> tuple[type[Impala], dict[str, Any]]:
     return CountedImpala, settings
 
 
-def _ppo() -> tuple[type[Ppo], dict[str, Any]]:
+def _ppo(task: str) -> tuple[type[Ppo], dict[str, Any]]:
+    if task == "pong":
+        return CountedPpo, {
+            **_agent_settings(read_recipe(_PONG_RECIPE)),
+            "actors": 1,
+            "envs-per-actor": PONG_ENVS,
+            "agent.unroll_length": PONG_UNROLL,
+            "agent.batch_size": PONG_ENVS,
+            "agent.epochs": PONG_EPOCHS,
+            "agent.minibatches": PONG_MINIBATCHES,
+            "agent.optimizer.learning_rate": PONG_RATE,
+            "agent.value_cost": 0.5,
+            "agent.clip_value": "true",
+            "agent.clip_decay": "false",
+        }
     settings = {
         **_agent_settings(read_recipe(_SPREAD_RECIPE)),
         "agent.unroll_length": SPREAD_UNROLL,

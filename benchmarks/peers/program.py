@@ -17,11 +17,20 @@ import psutil
 from ...deadlines import wait_until
 from .inside.work import TALLY
 
+VENVS = "CALLBOARD_PEERS_VENVS"
+"""Environment variable with the directory of the virtual environments; the default is `venvs` next to this file."""
+
 _POLL_SECONDS = 0.1
 _END_SECONDS = 5.0
 """Time for a clean end.  Nothing depends on it; one of our runs has stopped its processes by then."""
 _LOG_LINES = 15
 _SHARED_MEMORY = pathlib.Path("/dev/shm")
+
+
+def interpreter(venv: str) -> pathlib.Path:
+    """Return the interpreter of a virtual environment, which need not exist."""
+    directory = os.environ.get(VENVS)
+    return (pathlib.Path(directory) if directory else pathlib.Path(__file__).parent / "venvs") / venv / "bin" / "python"
 
 
 class ProgramFailed(Exception):

@@ -4,16 +4,16 @@ On CartPole-v1 with an MLP: environment steps per second while learning, with th
 from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
 images of 64x64x3 with the IMPALA ResNet: frames learned from per second.  On PettingZoo's simple_spread, with PPO and
 one policy for its three agents, for the peers that have that: environment steps per second while learning, and seconds
-to a mean return of -68, with the same settings on all sides.  Updates per second from replay, for the peers that have
-such agents: DQN, ours with priorities, on CartPole-v1 and SAC on Pendulum-v1, with the same networks, batches and
-numbers of updates for a step.
+to a mean return of -68, with the same settings on all sides.  On EnvPool's Pong, with PPO and CleanRL's settings on
+both sides: environment steps per second while learning.  Updates per second from replay, for the peers that have such
+agents: DQN, ours with priorities, on CartPole-v1 and SAC on Pendulum-v1, with the same networks, batches and numbers of
+updates for a step.
 
 Everything is counted outside the libraries (`inside.work`): steps and returns by a wrapper around the environments,
 frames where a learner receives its batch.
 """
 
 import functools
-import os
 import pathlib
 import signal
 import sys
@@ -24,10 +24,7 @@ from ..results import CaseResult, spread
 from ..side import SideFailed
 from . import ours
 from .inside.work import REPLAY
-from .program import Program, ProgramFailed, rates, seconds_to, started
-
-VENVS = "CALLBOARD_PEERS_VENVS"
-"""Environment variable with the directory of the virtual environments; the default is `venvs` next to this file."""
+from .program import Program, ProgramFailed, interpreter, rates, seconds_to, started
 
 _HERE = pathlib.Path(__file__).parent
 _OURS = "ours"
@@ -45,8 +42,7 @@ class Peer(NamedTuple):
     """What it is measured on, see `inside.work`."""
 
     def python(self) -> pathlib.Path:
-        directory = os.environ.get(VENVS)
-        return (pathlib.Path(directory) if directory else _HERE / "venvs") / self.venv / "bin" / "python"
+        return interpreter(self.venv)
 
     def command(self, task: str, goal: str, seed: int, directory: str) -> list[str]:
         script = _HERE / "inside" / f"{self.script}.py"
@@ -60,6 +56,8 @@ PEERS = (
     Peer("Stable-Baselines3 PPO", "sb3", "sb3_ppo"),
     Peer("Acme IMPALA", "acme", "acme_impala"),
     Peer("sbx PPO", "sbx", "sbx_ppo", tasks=("cartpole",)),
+    Peer("PufferLib PPO", "pufferlib", "pufferlib_ppo"),
+    Peer("CleanRL PPO", "cleanrl", "cleanrl_ppo", tasks=("pong",)),
     Peer("Stable-Baselines3", "sb3", "sb3_replay", tasks=tuple(REPLAY)),
     Peer("sbx", "sbx", "sbx_replay", tasks=tuple(REPLAY)),
 )
@@ -146,6 +144,14 @@ def contests(quick: bool) -> list[Contest]:
             functools.partial(_seconds, mean_return=-68.0, limit=20.0 if quick else 240.0),
             lambda peer: 0.5,
             higher_is_better=False,
+        ),
+        Contest(
+            "pong",
+            "pong",
+            "rate",
+            "environment steps/s",
+            functools.partial(_rate, counted="steps", **images),
+            lambda peer: peer.target,
         ),
         *(
             Contest(

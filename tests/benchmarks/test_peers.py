@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from callboard.benchmarks.peers import ours, rounds
 from callboard.benchmarks.peers.inside import work
 from callboard.benchmarks.peers.inside.work import REPLAY
 from callboard.benchmarks.peers.program import (
+    VENVS,
     Counts,
     Episode,
     ProgramFailed,
     Tally,
+    interpreter,
     moment_of,
     rates,
     seconds_to,
@@ -30,6 +33,7 @@ from callboard.benchmarks.peers.program import (
 from callboard.benchmarks.peers.rounds import PEERS, Contest, Figure, Peer, contests, takes_part
 from callboard.benchmarks.results import load
 from callboard.benchmarks.side import SideFailed
+from callboard.errors import CallboardError
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 
@@ -123,6 +127,19 @@ def test_several_agents_learn_with_the_settings_of_all_sides(tmp_path):
     assert run.agent.batch_size == run.actors * run.envs_per_actor == 32
     assert run.agent.network.hidden_sizes == work.HIDDEN and not run.agent.network.shared
     assert run.agent.network.head_sizes == ()
+
+
+def test_pong_is_learned_with_the_settings_and_the_environments_of_the_peer(tmp_path, monkeypatch):
+    _, _, _, _, agent, *options = ours.command("pong", "rate", 3, str(tmp_path))
+    run = parse_experiment(agent, {}, options)
+    assert isinstance(run.agent, ours.CountedPpo)
+    assert (run.agent.unroll_length, run.agent.epochs, run.agent.minibatches) == (128, 4, 4)
+    assert run.agent.batch_size == run.actors * run.envs_per_actor == 8
+    assert run.agent.network.torso == "nature" and run.agent.network.head_sizes == ()
+    assert run.agent.frame_stack == 4 and run.agent.optimizer.learning_rate == 2.5e-4
+    monkeypatch.setenv(VENVS, str(tmp_path))
+    with pytest.raises(CallboardError, match=re.escape(str(tmp_path / "cleanrl" / "bin" / "python"))):
+        ours.pong(2, [1, 2])
 
 
 @pytest.mark.parametrize("task, hidden", [("cartpole", work.HIDDEN), ("images", ())])
@@ -340,7 +357,7 @@ def test_no_figure_at_all_is_a_failure(monkeypatch, measured):
 
 
 def test_a_peer_that_is_not_there_is_left_out(monkeypatch, tmp_path):
-    monkeypatch.setenv(rounds.VENVS, str(tmp_path))
+    monkeypatch.setenv(VENVS, str(tmp_path))
     lines = []
     assert rounds.measure(1, quick=True, only="", notify=lines.append) == []
     assert [line.split(" is left out")[0] for line in lines] == [peer.name for peer in PEERS]
@@ -375,6 +392,7 @@ def test_setup_is_a_script_and_knows_every_peer():
         ("cartpole", "score"),
         ("images", "rate"),
         ("spread", "rate"),
+        ("pong", "rate"),
         ("dqn", "rate"),
         ("sac", "rate"),
     ],
@@ -382,6 +400,8 @@ def test_setup_is_a_script_and_knows_every_peer():
 def test_ours_is_counted(task, goal):
     if task == "spread":
         pytest.importorskip("mpe2.simple_spread_v3")
+    if task == "pong" and not interpreter("cleanrl").exists():
+        pytest.skip(f"{interpreter('cleanrl')} does not exist: benchmarks/peers/setup makes it")
     with started(lambda directory: ours.command(task, goal, 1, directory), signal.SIGINT) as program:
         found = rates(program, warm_up=0.0, seconds=3.0, patience=240.0)
         episodes = program.tally.episodes()

@@ -28,6 +28,8 @@ HIDDEN = (64, 64)
 """Layers of the MLP, with tanh, shared by policy and value."""
 SPREAD_UNROLL, SPREAD_EPOCHS, SPREAD_MINIBATCHES, SPREAD_RATE = 50, 10, 8, 7e-4
 """PPO on `spread`: timesteps in an unroll, passes over a batch, its parts, and the learning rate."""
+PONG_ENVS, PONG_UNROLL, PONG_EPOCHS, PONG_MINIBATCHES, PONG_RATE = 8, 128, 4, 4, 2.5e-4
+"""PPO on `pong`, with CleanRL's defaults: environments of the one process that acts, and what `spread` has too."""
 FEATURES = 256
 """Units of the dense layer of the IMPALA ResNet."""
 
@@ -57,7 +59,7 @@ class Work(NamedTuple):
     """The task of a peer, which runs until it is ended.
 
     Attributes:
-      task: `cartpole`, `images`, `spread`, or one of `REPLAY`.
+      task: `cartpole`, `images`, `spread`, `pong`, or one of `REPLAY`.
       goal: `rate`, with the settings that all sides share, or `score`, with the best settings of the peer.
       seed: seed of all randomness.
       directory: for temporary files.
@@ -73,7 +75,7 @@ def arguments() -> Work:
     """Parse the arguments of this script, and install a SIGTERM handler that exits cleanly."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     parser = argparse.ArgumentParser()
-    parser.add_argument("task", choices=("cartpole", "images", "spread", *REPLAY))
+    parser.add_argument("task", choices=("cartpole", "images", "spread", "pong", *REPLAY))
     parser.add_argument("goal", choices=("rate", "score"))
     parser.add_argument("seed", type=int)
     parser.add_argument("directory")
