@@ -30,6 +30,7 @@ from ...experiments.new_or_resumed import find_run_directory
 from ...experiments.run_checks import check_experiment
 from ...experiments.run_files import begun
 from ...node_rules import RULES, learner_rules
+from ...nodes.acting.weight_store import ParameterServer
 from ...nodes.node import NodeClient, Unreachable, fixed_address
 from ...nodes.replay import ReplayNode
 from ...run_directory.file_errors import file_error
@@ -37,7 +38,6 @@ from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
 from ...saved.warm_start import check_warm_start
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
-from .parameter_server import ParameterServer
 from .task_nodes import RolloutNode, TaskCoordinator, TrainingNode
 
 _POLL_SECONDS = 0.05

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from callboard.launch.launchers.ray.parameter_server import ParameterServer
+from callboard.launch.nodes.acting.weight_store import ParameterServer
 
 
 def test_serves_the_newest_weights_to_clients_that_have_others():
