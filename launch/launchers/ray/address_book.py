@@ -1,5 +1,6 @@
 """Where the nodes of a run on Ray are: a book of addresses, of which each node gets what it needs."""
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ class AddressBook:
     """The addresses of nodes known to this process.
 
     The driver maintains the book of all nodes, and sends each node the entries of those that it calls or that call it:
-    when it starts, and then each that changes.  A book that is pickled is empty at the other end.
+    when it starts, and then each that changes.  A book that is pickled is that of the process at the other end.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,13 @@ class AddressBook:
             return self.addresses(name)[index]
 
     def __reduce__(self) -> Any:
-        return AddressBook, ()
+        return own_book, ()
+
+
+@functools.cache
+def own_book() -> AddressBook:
+    """Returns the book of the node that runs in this process."""
+    return AddressBook()
 
 
 class BookedAddress(AbstractAddressBuilder):

@@ -1,10 +1,10 @@
-"""Nodes behind Ray handles: the host of a node in a Ray actor or task, and the handle through which it is called."""
+"""The host of a node in a Ray actor or task, and the handle through which other nodes call it."""
 
 import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -14,6 +14,7 @@ from ....deadlines import Deadline, retry
 from ....errors import CallboardError
 from ...nodes.node import Node, NodeContext, NodeHandle, NodeRules, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
+from ...processes.listen_filter import PortGuard
 from ...processes.ports import RAY_PORTS, reserve_among
 from ..node_processes.prepared_process import prepare_libraries
 
@@ -93,35 +94,37 @@ class NodeHost:
     """Runs a node in a thread of this process, whose TensorFlow must not have been used yet.
 
     Args:
+      name: name of the node.
       pickled: keyword arguments of `start`, which is then called; a Ray actor starts its node again in every restart.
+      hosts: machines whose packets the node's ports accept, see `PortGuard`.
     """
 
-    def __init__(self, pickled: bytes = b""):
-        self._port, self._stop = reserve_among(RAY_PORTS), threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(self, name: str, pickled: bytes = b"", hosts: Sequence[str] | None = ()):
+        self._ports = [reserve_among(RAY_PORTS)]
+        port, guard = self._ports[0].port, PortGuard(hosts)
+        self.context = NodeContext(name, uuid.uuid4().hex, threading.Event(), self._send, port, guard=guard)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._error: BaseException | None = None
         self.node: Any = None
         if pickled:
             self.start(**cloudpickle.loads(pickled))
 
-    def start(self, node_class: Callable[..., Node], name: str, rules: NodeRules, **arguments: Any) -> None:
+    def start(self, node_class: Callable[..., Node], rules: NodeRules, **arguments: Any) -> None:
         """Starts the node.
 
         Args:
           node_class: called with `context` and `arguments`.
-          name: name of the node.
           rules: how the process is prepared, and how long the node has to end.
           arguments: keyword arguments of the node; `RayHandle`s among them are the edges of the graph.
         """
         prepare_libraries(rules)
-        self._thread.name, self._grace = name, rules.grace
-        context = NodeContext(name, uuid.uuid4().hex, self._stop, self._log, self._port.port)
-        self.node = node_class(context=context, **arguments)
+        self._grace = rules.grace
+        self.node = node_class(context=self.context, **arguments)
         self._thread.start()
 
-    def address(self) -> str:
-        """Returns the `host:port` of the port reserved for the node, as other machines reach it."""
-        return f"{ray.util.get_node_ip_address()}:{self._port.port}"
+    def address(self, index: int = 0) -> str:
+        """Returns the `host:port` of a port reserved for the node, as other machines reach it."""
+        return f"{ray.util.get_node_ip_address()}:{self._ports[index].port}"
 
     def wait(self, seconds: float = 0.0) -> bool:
         """Waits until the node has ended, at most `seconds`, and returns whether it has.  Raises the node's error."""
@@ -132,7 +135,7 @@ class NodeHost:
 
     def end(self) -> None:
         """Stops the node and waits until it has ended, at most for its grace.  Raises the node's error."""
-        self._stop.set()
+        self.context.stop.set()
         self.wait(self._grace)
 
     def _run(self) -> None:
@@ -141,9 +144,9 @@ class NodeHost:
         except BaseException as error:
             self._error = error
 
-    def _log(self, kind: str, content: Any) -> None:
+    def _send(self, kind: str, content: Any) -> None:
         if kind == "message":
-            logging.warning("%s: %s", self._thread.name, content)
+            logging.warning("%s: %s", self.context.name, content)
 
 
 def start_node(options: Mapping[str, Any], node_class: type[Node], name: str, **arguments: Any) -> RayHandle:
@@ -152,7 +155,7 @@ def start_node(options: Mapping[str, Any], node_class: type[Node], name: str, **
     Args:
       options: options of the Ray actor, such as `num_cpus`.
       node_class: see `NodeHost.start`.
-      name: see `NodeHost.start`.
+      name: name of the node.
       arguments: see `NodeHost.start`.
     """
 
@@ -162,5 +165,5 @@ def start_node(options: Mapping[str, Any], node_class: type[Node], name: str, **
     methods = {method: forward(method) for method in node_class.served}
     actor: Any = ray.remote(type(node_class.__name__, (NodeHost,), methods))
     # Pickled here, because Ray warns of handles among the arguments of an actor that it may restart.
-    pickled = cloudpickle.dumps({"node_class": node_class, "name": name, **arguments})
-    return RayHandle(name, actor.options(**options).remote(pickled))
+    pickled = cloudpickle.dumps({"node_class": node_class, **arguments})
+    return RayHandle(name, actor.options(**options).remote(name, pickled))

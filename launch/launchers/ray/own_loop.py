@@ -164,10 +164,9 @@ def rollout(servers: Servers, index: int, steps: float = math.inf) -> int:
     if index not in range(actors):
         raise CallboardError(f"rollout {index!r} does not exist; the experiment has actors 0 to {actors - 1}")
     _check_steps(steps)
-    host = NodeHost()
+    host = NodeHost(f"actor/{index}")
     host.start(
         RolloutNode,
-        f"actor/{index}",
         RULES["actor"],
         index=index,
         limit=steps,
@@ -204,25 +203,19 @@ def train(servers: Servers, steps: float = math.inf, push_interval: float = 0.05
     if not push_interval >= _POLL_SECONDS:
         raise CallboardError(f"push_interval must be at least {_POLL_SECONDS} seconds, not {push_interval}")
     gpus = len(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()))
-    host, actor = NodeHost(), ray.remote(num_cpus=1, num_gpus=gpus, max_concurrency=4)(NodeHost)
-    others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, servers.run.placement.learners)]
+    host, actor = NodeHost("learner/0"), ray.remote(num_cpus=1, num_gpus=gpus, max_concurrency=4)(NodeHost)
+    placement = servers.run.placement
+    others = [RayHandle(name, actor.remote(name)) for name in (f"learner/{k}" for k in range(1, placement.learners))]
     try:
         peers = [fixed_address(address) for address in (host.address(), *(other.address() for other in others))]
-        shared = {
-            "run": servers.run,
-            "coordinator": servers.coordinator,
-            "replay": servers.replay,
-            "weights": servers.weights,
-        }
-        shared |= {"peers": peers, "limit": steps, "push_interval": push_interval}
-
-        def start(call: Callable[..., Any], rank: int) -> Any:
-            rules = learner_rules(servers.run.placement, rank)
-            return call(TrainingNode, f"learner/{rank}", rules, rank=rank, **shared)
-
+        shared = {**vars(servers), "peers": peers, "limit": steps, "push_interval": push_interval}
+        rules = [learner_rules(placement, rank) for rank in range(placement.learners)]
         # TensorFlow may block all Python threads of a process until it has connected to the other learners.
-        started = [start(other.actor.start.remote, rank) for rank, other in enumerate(others, 1)]
-        start(host.start, 0)
+        started = [
+            other.actor.start.remote(TrainingNode, rules[rank], rank=rank, **shared)
+            for rank, other in enumerate(others, 1)
+        ]
+        host.start(TrainingNode, rules[0], rank=0, **shared)
         ray.get(started)
         _run(host, [servers.coordinator, *servers.replay, *others], host.node.push, _LAST_STEPS_SECONDS)
         if host.wait():

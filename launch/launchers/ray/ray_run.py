@@ -87,19 +87,18 @@ class NodeGroup:
         self.run = run
         self.name = f"{environment_text(run.environment.env)}-{uuid.uuid4().hex[:6]}"
         self.scratch = f"callboard-{uuid.uuid4().hex}"
-        self._exchange = AddressExchange(lambda to, entries: self.actors[to].update_addresses.remote(entries))
+        self.exchange = AddressExchange(lambda to, entries: self.actors[to].update_addresses.remote(entries))
         self._group = group
         of_user = [vars(node) for node in program.get_all_nodes() if not isinstance(node, ProgramNode)]
         # What the program of the user defines itself is sent to the nodes.
         self.code = digests_of(own_files(run.experiment, of_user, with_program=False))
-        self._nodes = {node.name: node for _, node in nodes_of(program)}
-        for node in self._nodes.values():
+        nodes = [node for _, node in nodes_of(program)]
+        for node in nodes:
             if node.rules.hosts is not None:
                 # The machines of the nodes are in the address book.
                 node.rules = dataclasses.replace(node.rules, hosts=(ray.util.get_node_ip_address(),))
-        for name, node in self._nodes.items():
             for index, address in enumerate(node.addresses):
-                address.bind(BookedAddress(self._exchange.book, name, index))
+                address.bind(BookedAddress(self.exchange.book, node.name, index))
         placed = itertools.count()
         self.actors = {
             name: RayNode.options(  # type: ignore[attr-defined]
@@ -112,24 +111,19 @@ class NodeGroup:
                 scheduling_strategy=(
                     "DEFAULT" if name in self.free else PlacementGroupSchedulingStrategy(group, next(placed))
                 ),
-            ).remote(sys.path, searched_directories())
-            for name, bundle in zip(self._nodes, bundles, strict=True)
+            ).remote(name, sys.path, searched_directories())
+            for name, bundle in zip([node.name for node in nodes], bundles, strict=True)
         }
 
-    def pickled(self, node: LaunchedNode, incarnation_id: str) -> bytes:
+    def pickled(self, node: LaunchedNode) -> bytes:
         """Returns the pickled arguments of a node's next incarnation, and sends its process the addresses in them."""
-        arguments = Incarnation(node, incarnation_id, self.run, self._exchange.book, self.scratch)
-        return self._exchange.pickled(node.name, arguments)
-
-    def set_addresses(self, name: str, addresses: Sequence[str]) -> None:
-        """Records the addresses that a node has reported, and sends them to the nodes that need them."""
-        self._exchange.enter(name, addresses)
+        return self.exchange.pickled(node.name, Incarnation(node, self.run, self.scratch))
 
     def remove_peer_addresses(self, name: str) -> None:
         """Removes the addresses of a node that has ended, so that its successor does not connect to those of others."""
-        known = self._exchange.book.addresses(name)
+        known = self.exchange.book.addresses(name)
         if len(known) > 1:
-            self.set_addresses(name, known[:1])
+            self.exchange.enter(name, known[:1])
 
     def has_room(self) -> bool:
         """Returns whether the cluster has placed every node."""
@@ -194,10 +188,7 @@ class RayWorker:
     def _run_incarnation(self) -> Exit:
         if not self._wait_for_process():
             return Exit(clean=True, description="ended before it began")
-        incarnation_id = uuid.uuid4().hex
-        messages = self._actor.run.remote(
-            incarnation_id, self._node_group.pickled(self._node, incarnation_id), self._node_group.code
-        )
+        messages = self._actor.run.remote(self._node_group.pickled(self._node), self._node_group.code)
         if self._killed.is_set():
             # `kill` was called after the process was found to be free, so it may have taken effect before this
             # incarnation.
@@ -209,7 +200,7 @@ class RayWorker:
             if kind == "machine":
                 self._machine = content
             elif kind == "addresses":
-                self._node_group.set_addresses(self._node.name, content)
+                self._node_group.exchange.enter(self._node.name, content)
             else:
                 self._send(kind, content)
         return Exit(clean=False, description="ended without a message")

@@ -21,16 +21,16 @@ from ....errors import CallboardError
 from ....settings.own_files import different_file
 from ....settings.own_modules import search_working_directory
 from ...experiments.checked_run import Run
-from ...nodes.node import LaunchedNode, NodeContext
-from ...nodes.progress import HEARTBEAT, HeartbeatSender, Progress
-from ...processes.listen_filter import PortGuard
-from ...processes.ports import RAY_PORTS, ReservedPort, reserve_among
+from ...nodes.node import LaunchedNode
+from ...nodes.progress import HEARTBEAT, HeartbeatSender
+from ...processes.ports import RAY_PORTS, reserve_among
 from ...run_directory.layout import RunDirectory
 from ...run_directory.node_mirror import Mirror
 from ...run_directory.remote_storage import Storage
 from ..node_processes.prepared_process import exit_by, prepare_process
 from ..supervision.supervisor import Exit
-from .address_book import AddressBook, Entries, NodeStopped
+from .address_book import Entries, NodeStopped, own_book
+from .node_actors import NodeHost
 
 # Every heartbeat is a Ray object.
 _HEARTBEAT_SECONDS = 2.0
@@ -40,83 +40,72 @@ class Incarnation(NamedTuple):
     """Arguments with which an incarnation of a node is started."""
 
     node: LaunchedNode
-    incarnation_id: str
     run: Run
-    book: AddressBook
     scratch: str
     """Name of the directory, among a machine's temporary files, for nodes of a run that is stored at a URL."""
 
 
 @ray.remote(concurrency_groups={"control": 4})
-class RayNode:
-    """The Ray actor of a node.
+class RayNode(NodeHost):
+    """The Ray actor of a node, which a supervisor follows.
 
     Ray restarts its process when it dies, and the driver then calls `run` again.  Each process runs one incarnation,
     because TensorFlow keeps too much state to run another one.
 
     Args:
+      name: name of the node.
       search_path: the driver's module search path.
       searched: directories in which the driver finds modules of the user.
     """
 
-    def __init__(self, search_path: Sequence[str], searched: Sequence[str] = ()):
+    def __init__(self, name: str, search_path: Sequence[str], searched: Sequence[str] = ()):
         # If Ray was started from the same terminal, Ctrl-C reaches this process too; the driver handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.path.extend(path for path in search_path if path not in sys.path and os.path.isdir(path))
         for directory in searched:
             search_working_directory(directory)
+        super().__init__(name, hosts=())
         self._lock = threading.Lock()
-        self._book: AddressBook | None = None
-        self._early: list[Entries] = []
-        """Entries that have come before the node's book."""
-        self._stop = threading.Event()
+        self._book = own_book()
+        self._book.stop = self.context.stop
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._ports: list[ReservedPort] = []
-        self._incarnation_id = ""
-        self._guard = PortGuard()
         self._hosts: tuple[str, ...] | None = None
-        self._node: LaunchedNode | None = None
-        self._progress = Progress()
 
     @ray.method(concurrency_group="control")
     def past_incarnation(self) -> str:
         """Returns the id of the incarnation that this process has run; empty if it has run none."""
-        return self._incarnation_id
+        return self.context.incarnation_id if self._thread.ident else ""
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
         """Stops the node."""
-        self._stop.set()
+        self.context.stop.set()
 
     @ray.method(concurrency_group="control")
     def update_addresses(self, entries: Entries) -> None:
         """Receives entries of the driver's address book."""
-        with self._lock:
-            if self._book is None:
-                self._early.append(entries)
-            else:
-                self._book.update(entries)
-                self._open_to_run()
+        self._book.update(entries)
+        self._open_to_run()
 
     @ray.method(num_returns="streaming")
-    def run(self, incarnation_id: str, pickled: bytes, code: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    def run(self, pickled: bytes, code: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         """Runs the node; yields its messages as `(kind, content)`, and finally `("exit", Exit)`.
 
         Args:
-          incarnation_id: id of this incarnation.
           pickled: an `Incarnation`.
           code: digests of the files of the user's modules, which must be the same here.
         """
-        self._incarnation_id = incarnation_id
-        HeartbeatSender(self._progress, self._send, _HEARTBEAT_SECONDS)
-        threading.Thread(target=self._run_incarnation, args=(pickled, code), name="node", daemon=True).start()
+        HeartbeatSender(self.context.progress, self._send, _HEARTBEAT_SECONDS)
+        self._arguments = pickled, code
+        self._thread.start()
         while True:
             message = self._messages.get()
             yield message
             if message[0] == "exit":
                 return
 
-    def _run_incarnation(self, pickled: bytes, code: Mapping[str, str]) -> None:
+    def _run(self) -> None:
+        pickled, code = self._arguments
         try:
             if different := different_file(code):
                 raise CallboardError(
@@ -124,18 +113,13 @@ class RayNode:
                     "was started: copy your modules to every machine, or start with `ray job submit --working-dir .`"
                 )
             incarnation: Incarnation = cloudpickle.loads(pickled)
-            with self._lock:
-                self._book = incarnation.book
-                incarnation.book.stop = self._stop
-                for entries in self._early:
-                    incarnation.book.update(entries)
-                self._node, self._hosts = incarnation.node, incarnation.node.rules.hosts
-                self._open_to_run()
+            self._hosts, self.node = incarnation.node.rules.hosts, incarnation.node
+            self._open_to_run()
             how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
-        self._messages.put((HEARTBEAT, self._progress.heartbeat()))
-        self._messages.put(("exit", how))
+        self._send(HEARTBEAT, self.context.progress.heartbeat())
+        self._send("exit", how)
 
     def _run_shared(self, incarnation: Incarnation) -> Exit:
         """Runs in a directory that is shared by all machines."""
@@ -147,7 +131,7 @@ class RayNode:
             )
         temporary = directory.temporary / incarnation.node.name.replace("/", "-")
         directory.make(temporary)
-        return self._run(incarnation, directory, temporary)
+        return self._run_in(incarnation, directory, temporary)
 
     def _run_with_copy(self, incarnation: Incarnation) -> Exit:
         """Runs in a directory of this machine, and uploads what the node writes there."""
@@ -164,19 +148,19 @@ class RayNode:
         mirror.fetch()
         mirror.start()
         incarnation.node.move_to(directory)
-        how = self._run(incarnation, directory, directory.temporary)
+        how = self._run_in(incarnation, directory, directory.temporary)
         if mirror.close():
             shutil.rmtree(path, ignore_errors=True)
             return how
         # This is the only copy.  Move it away from later incarnations, and from the launcher, which removes the run's
         # files.
-        kept = path.parent.with_name(f"callboard-kept-{path.name}-{incarnation.incarnation_id[:8]}")
+        kept = path.parent.with_name(f"callboard-kept-{path.name}-{self.context.incarnation_id[:8]}")
         path.rename(kept)
         error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
         self._send("message", error)
         return Exit(clean=False, description="could not store what it wrote last", error=error) if how.clean else how
 
-    def _run(self, incarnation: Incarnation, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
+    def _run_in(self, incarnation: Incarnation, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
         node = incarnation.node
         # Those that are reserved for it, of which Ray has made only these visible in this process.
         has_gpu = bool(ray.get_runtime_context().get_accelerator_ids().get("GPU"))
@@ -185,20 +169,10 @@ class RayNode:
         where = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
         logging.info("on Ray node %s, %s; GPUs %s", *where, os.environ["CUDA_VISIBLE_DEVICES"] if has_gpu else "none")
         try:
-            self._ports = [reserve_among(RAY_PORTS) for _ in node.addresses]
-            own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
-            self._messages.put(("machine", ray.get_runtime_context().get_node_id()))
-            self._messages.put(("addresses", own))
-            context = NodeContext(
-                name=node.name,
-                incarnation_id=incarnation.incarnation_id,
-                stop=self._stop,
-                send=self._send,
-                port=self._ports[0].port if self._ports else None,
-                progress=self._progress,
-                guard=self._guard,
-            )
-            node.run_node(context)
+            self._ports += [reserve_among(RAY_PORTS) for _ in node.addresses[1:]]
+            self._send("machine", ray.get_runtime_context().get_node_id())
+            self._send("addresses", [self.address(index) for index in range(len(self._ports))])
+            node.run_node(self.context)
         except NodeStopped:
             pass
         except BaseException as error:
@@ -207,12 +181,12 @@ class RayNode:
 
     def _open_to_run(self) -> None:
         """Accepts packets from the machines of nodes in the node's book."""
-        if self._hosts is None or self._book is None or self._node is None:
-            return
-        hosts = (*self._hosts, *self._book.machines())
-        # The node allows them when it begins.
-        self._node.rules = dataclasses.replace(self._node.rules, hosts=hosts)
-        self._guard.allow(hosts)
+        with self._lock:
+            if self.node is not None and self._hosts is not None:
+                hosts = (*self._hosts, *self._book.machines())
+                # The node allows them when it begins.
+                self.node.rules = dataclasses.replace(self.node.rules, hosts=hosts)
+                self.context.guard.allow(hosts)
 
     def _send(self, kind: str, content: Any) -> None:
         self._messages.put((kind, content))

@@ -5,7 +5,13 @@ import threading
 
 import pytest
 
-from callboard.launch.launchers.ray.address_book import AddressBook, AddressExchange, BookedAddress, NodeStopped
+from callboard.launch.launchers.ray.address_book import (
+    AddressBook,
+    AddressExchange,
+    BookedAddress,
+    NodeStopped,
+    own_book,
+)
 
 
 @pytest.fixture
@@ -61,10 +67,11 @@ def test_an_address_that_is_never_reported_is_an_error(book, monkeypatch):
         book.find("replay/0", 0)
 
 
-def test_a_pickled_book_is_empty(book):
-    book.stop.set()
-    copy = pickle.loads(pickle.dumps(book))
-    assert copy.entries == {} and not copy.stop.is_set()
+def test_a_pickled_book_is_that_of_the_process_at_the_other_end(book):
+    own_book.cache_clear()
+    own_book().enter("replay/0", ["10.0.0.4:1"])
+    assert pickle.loads(pickle.dumps(book)) is own_book() is not book
+    assert pickle.loads(pickle.dumps(BookedAddress(book, "replay/0", 0))).build() == "10.0.0.4:1"
 
 
 class Cluster:
@@ -80,9 +87,10 @@ class Cluster:
 
     def start(self, name, *called):
         """Starts a process, which knows what it has been sent since."""
-        self.books[name] = AddressBook()
+        own_book.cache_clear()
+        self.books[name] = own_book()
         addresses = [BookedAddress(self.exchange.book, other, 0) for other in (name, *called)]
-        return pickle.loads(self.exchange.pickled(name, {"node": addresses, "book": self.exchange.book}))
+        return pickle.loads(self.exchange.pickled(name, addresses))
 
 
 def test_messages_grow_with_the_edges_of_the_graph():
@@ -119,6 +127,6 @@ def test_nodes_that_start_or_move_late_are_found():
 
 def test_all_addresses_of_a_process_are_in_one_book():
     cluster = Cluster()
-    loaded = cluster.start("actor/0", "learner/0")
-    loaded["book"].enter("learner/0", ["10.0.0.1:1"])
-    assert loaded["node"][1].build() == "10.0.0.1:1"
+    _, learner = cluster.start("actor/0", "learner/0")
+    cluster.books["actor/0"].enter("learner/0", ["10.0.0.1:1"])
+    assert learner.build() == "10.0.0.1:1"
