@@ -89,6 +89,10 @@ class RayHandle(NodeHandle):
             reason = f"{self.name} has not answered for {seconds:.0f} s"
             raise CallboardError(f"{reason}; check with `ray status` whether it waits for resources") from error
 
+    def __reduce__(self) -> Any:
+        # Another machine has another clock, so it looks the address up anew.
+        return RayHandle, (self.name, self.actor)
+
 
 class NodeHost:
     """Runs a node in a thread of this process, whose TensorFlow must not have been used yet.
@@ -99,7 +103,7 @@ class NodeHost:
       hosts: machines whose packets the node's ports accept, see `PortGuard`.
     """
 
-    def __init__(self, name: str, pickled: bytes = b"", hosts: Sequence[str] | None = ()):
+    def __init__(self, name: str, pickled: bytes = b"", hosts: Sequence[str] | None = None):
         self._ports = [reserve_among(RAY_PORTS)]
         port, guard = self._ports[0].port, PortGuard(hosts)
         self.context = NodeContext(name, uuid.uuid4().hex, threading.Event(), self._send, port, guard=guard)

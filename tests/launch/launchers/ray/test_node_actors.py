@@ -1,17 +1,39 @@
 """Nodes in Ray actors: calls, errors, addresses and restarts."""
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
 import ray
+from host_network import HostNetwork, why_not
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.ray.node_actors import RayHandle, start_node
 from callboard.launch.nodes.node import Node, NodeRules, Unreachable
 
 pytestmark = pytest.mark.slow
+
+LISTENING = """
+import socket, sys
+from callboard.launch.launchers.ray.node_actors import NodeHost
+from callboard.launch.nodes.node import Node, NodeRules
+
+class Listening(Node):
+    def setup(self):
+        self._server = socket.create_server(("::", self.context.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        self.context.guard.close(self.context.port)
+        print(self.context.port, flush=True)
+
+    def step(self):
+        self.context.stop.wait(0.05)
+
+host = NodeHost("listening/0")
+host.start(Listening, NodeRules(stop_order=0))
+sys.stdin.read()
+"""
 
 
 class Counting(Node):
@@ -64,6 +86,29 @@ def test_calls_a_node_also_after_its_actor_was_restarted(handle):
     assert handle.client(timeout=30.0).count(1) == (6, "counting/0")
 
 
+def test_a_handle_from_a_machine_with_another_clock_finds_a_node_that_was_restarted(handle):
+    before = handle.address()
+    handle._lookup.restart(1e6)
+    sent = ray.cloudpickle.loads(ray.cloudpickle.dumps(handle))
+    handle._lookup.restart(0.25)
+    assert sent.address() == before
+    ray.kill(handle.actor, no_restart=False)
+    wait_until(lambda: sent.address() != before)
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+def test_other_machines_of_a_cluster_reach_a_node():
+    network = HostNetwork(["here", "other"])
+    command = [*network.inside("here"), sys.executable, "-c", LISTENING]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(process.stdout.readline())
+        assert network.reached("other", "here", [port]) == [port]
+    finally:
+        process.communicate("")
+        network.close()
+
+
 def test_a_call_that_takes_too_long_raises_unreachable(handle):
     with pytest.raises(Unreachable):
         handle.client(timeout=0.2).wait(5.0)
@@ -77,4 +122,5 @@ def test_raises_the_error_with_which_a_node_has_failed(handle):
         handle.client(timeout=10.0).wait(5.0)
     ray.kill(handle.actor)
     with pytest.raises(ray.exceptions.ActorDiedError):
-        RayHandle(handle.name, handle.actor).call_until_answered("count", 1)
+        # Ray ends it in the background.
+        wait_until(lambda: not RayHandle(handle.name, handle.actor).call_until_answered("count", 1))
