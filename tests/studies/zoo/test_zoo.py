@@ -16,6 +16,8 @@ from callboard.launch.run_directory.remote_storage import Storage
 from callboard.studies.zoo.zoo_policies import CARD, FILES, find_policies, parse_card
 
 SHIPPED = pathlib.Path(__file__).resolve().parents[3] / "benchmarks" / "zoo"
+OF_EXTRAS = {"LunarLander": "Box2D", "MinAtar/": "minatar", "bsuite:": "bsuite", "dm_control:": "dm_control"}
+"""Beginnings of environments, and the package that each needs."""
 POLICIES = sorted(path.parent.name for path in SHIPPED.glob(f"callboard_zoo/*/{CARD}"))
 
 
@@ -171,12 +173,16 @@ def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_
 def test_the_shipped_zoo_is_small_and_its_cards_are_valid():
     found = find_policies([str(SHIPPED / "callboard_zoo")])
     assert not found.problems and len(POLICIES) == len([one for one in found.policies if one.name in POLICIES])
-    assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 2e6
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 10e6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_shipped_policy_has_its_score(name, capsys):
+    env = json.loads((SHIPPED / "callboard_zoo" / name / CARD).read_text())["env"]
+    for beginning, package in OF_EXTRAS.items():
+        if env.startswith(beginning):
+            pytest.importorskip(package, reason=f"{package} is not installed")
     assert main(["zoo", "evaluate", name, "--from", str(SHIPPED / "callboard_zoo")]) == 0, capsys.readouterr().out
 
 
