@@ -182,6 +182,10 @@ def vector_next_step(batch_size):
     return SyncVectorEnv([GymScript] * batch_size, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
+def vector_of_num_envs(num_envs):
+    return vector_next_step(num_envs)
+
+
 def vector_own(batch_size):
     return OwnVectorScript(batch_size)
 

@@ -57,6 +57,7 @@ def test_a_factory_of_single_environments_is_called_for_each_with_its_seed(own_m
         ("DmScript", environments.DmEnvBatch),
         ("GymScript", environments.GymnasiumBatch),
         ("vector_next_step", environments.GymnasiumVectorBatch),
+        ("vector_of_num_envs", environments.GymnasiumVectorBatch),
         ("batched_itself", environments.DmEnvBatch),
     ],
 )
