@@ -24,6 +24,8 @@ _START_SECONDS = 600.0
 """Time within which the supervisor must answer for the first time."""
 _ALONE_SECONDS = 30.0
 """Time without an answer of the supervisor after which a node stops by itself."""
+_BEGIN_SECONDS = 5.0
+"""Time that a stopped supervisor waits for a node that has not reported yet: it could not tell it later to stop."""
 
 
 class SupervisorConnection:
@@ -55,6 +57,7 @@ class SupervisorConnection:
         self._unsent: list[tuple[str, Any]] = []
         self._sequence = 0
         self._answered_until = clock() + _START_SECONDS
+        self._is_alone = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -73,9 +76,11 @@ class SupervisorConnection:
     def deliver(self) -> bool:
         """Delivers messages; returns False if some are left for the next call, as when the supervisor does not answer.
 
-        Sets `stop` if the supervisor requests it, or has not answered for too long.
+        Sets `stop` if the supervisor requests it, or has not answered for too long; it is then not called again.
         """
         with self._lock:
+            if self._is_alone:
+                return False
             if not self._unsent:
                 self._sequence += 1
                 while not self._queued.empty():
@@ -87,8 +92,8 @@ class SupervisorConnection:
                 )
             except Unreachable as error:
                 self._client = None
-                alone = self._program_stop.is_set() or self._clock() > self._answered_until
-                if alone and not self._stop.is_set():
+                self._is_alone = self._program_stop.is_set() or self._clock() > self._answered_until
+                if self._is_alone and not self._stop.is_set():
                     logging.warning("the coordinator does not answer, and the node ends: %s", error)
                     self._stop.set()
                 return False
@@ -110,15 +115,19 @@ class LaunchpadWorker:
     Args:
       name: name of the node.
       events: the supervisor's queue.
+      clock: returns monotonic time in seconds.
     """
 
-    def __init__(self, name: str, events: "queue.SimpleQueue[Event]"):
+    def __init__(self, name: str, events: "queue.SimpleQueue[Event]", clock: Callable[[], float] = time.monotonic):
         self._name = name
         self._events = events
+        self._clock = clock
         self._lock = threading.Lock()
         self._process: psutil.Process | None = None
         self._sequence = 0
         self._stops = False
+        self._begins_until = 0.0
+        """When it is stopped: the time until which it may still begin."""
         self._over = False
         """Whether the exit was reported."""
 
@@ -127,9 +136,9 @@ class LaunchpadWorker:
 
     def stop(self) -> None:
         with self._lock:
-            self._stops = True
-            if self._process is None:
-                self._end(Exit(clean=True, description="ended before it began"))
+            if not self._stops:
+                self._stops = True
+                self._begins_until = self._clock() + _BEGIN_SECONDS
 
     def kill(self) -> None:
         with self._lock:
@@ -164,9 +173,12 @@ class LaunchpadWorker:
             return self._stops
 
     def check_process(self) -> None:
-        """Reports the exit of the node if its process has ended without doing so."""
+        """Reports the exit of the node if its process has ended without doing so, or does not begin before a stop."""
         with self._lock:
-            if self._process is not None and not is_running(self._process):
+            if self._process is None:
+                if self._stops and self._clock() > self._begins_until:
+                    self._end(Exit(clean=True, description="ended before it began"))
+            elif not is_running(self._process):
                 self._end(Exit(clean=False, description="its process has ended"))
 
     def _end(self, how: Exit) -> None:

@@ -18,11 +18,13 @@ class Connection:
     def __init__(self, workers):
         self._workers = workers
         self.cut = None
+        self.calls = 0
 
     def client(self, timeout):
         return self
 
     def take_messages(self, *arguments):
+        self.calls += 1
         if self.cut == "before":
             raise Unreachable
         answer = self._workers.take_messages(*arguments)
@@ -37,7 +39,7 @@ class Pair:
     def __init__(self):
         self.now = 0.0
         self.events = queue.SimpleQueue()
-        self.worker = LaunchpadWorker("actor/0", self.events)
+        self.worker = LaunchpadWorker("actor/0", self.events, lambda: self.now)
         self.workers = LaunchpadWorkers({"actor/0": self.worker})
         self.connection = Connection(self.workers)
         self.stop, self.program_stop = threading.Event(), threading.Event()
@@ -76,8 +78,25 @@ def test_the_supervisor_stops_a_node(pair):
     assert pair.arrived() == [Event("actor/0", "exit", Exit(clean=True, description="ended"))]
 
 
-def test_a_node_that_has_not_begun_is_over_at_the_stop_and_ends_when_it_begins(pair):
+def test_a_node_that_begins_after_the_stop_is_told_to_end(pair):
+    """Seconds pass before it reports: without a supervisor it would wait for it until Launchpad kills it."""
     pair.worker.stop()
+    pair.now = 4.0
+    pair.workers.check_processes()
+    assert pair.arrived() == []
+    pair.own.deliver()
+    assert pair.stop.is_set()
+    pair.now = 6.0
+    pair.workers.check_processes()
+    pair.own.send("exit", Exit(clean=True, description="ended"))
+    assert pair.own.close()
+    assert pair.arrived() == [Event("actor/0", "exit", Exit(clean=True, description="ended"))]
+
+
+def test_a_node_that_does_not_begin_after_the_stop_is_over_and_ends_when_it_begins(pair):
+    pair.worker.stop()
+    pair.now = 6.0
+    pair.workers.check_processes()
     ((_, kind, how),) = pair.arrived()
     assert kind == "exit" and how.clean
     pair.own.deliver()
@@ -90,7 +109,9 @@ def test_a_node_whose_supervisor_is_gone_stops(pair):
     for pair.now, stopped in ((29.0, False), (31.0, True)):
         assert not pair.own.deliver()
         assert pair.stop.is_set() == stopped
+    calls = pair.connection.calls
     assert not pair.own.close()
+    assert pair.connection.calls == calls
 
 
 def test_a_node_without_a_supervisor_stops_with_the_program(pair):
