@@ -14,21 +14,22 @@ from parsed_modules import nodes_of, parsed
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"files", "settings"},
+    {"files"},
+    {"settings"},
     {"networks", "environments", "replay"},
     {"agents"},
     {"launch"},
     {"studies"},
     {"cli"},
 )
-"""Packages from the lowest to the highest: one imports only those below its layer.  `settings` imports `files`."""
+"""Packages from the lowest to the highest: one imports only those below its layer."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 MOST_MODULES = 25
 TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 634
-LIBRARY_LINES = 83_585
+LIBRARY_LINES = 83_597
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
@@ -94,8 +95,7 @@ def test_packages_import_only_layers_below_theirs():
             imported = rest.partition(".")[0]
             if library == "callboard" and package != imported:
                 assert imported not in NOT_OF_THE_LIBRARY, f"{path} imports {name}"
-                allowed = level.get(imported, -1) < level.get(package, len(LAYERS))
-                assert allowed or (package, imported) == ("settings", "files"), f"{path} imports {name}"
+                assert level.get(imported, -1) < level.get(package, len(LAYERS)), f"{path} imports {name}"
 
 
 def children_that_import_each_other(package, imports):
