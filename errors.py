@@ -6,8 +6,8 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from . import foreign_names
-from .install_commands import install_command
+from .messages import foreign_names
+from .messages.install_commands import install_command
 
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4096
 """Bounds of Linux on a part of a path, and on a path with its end."""

@@ -46,6 +46,7 @@ agents.settings.reward_settings agents.settings.shared_settings
 agents.weights agents.variables.weights
 atomic_files files.atomic_files
 callback_settings settings.callback_settings
+caller_words messages.caller_words
 environments.adapters.gymnasium_registry environments.gymnasium_registry
 environments.adapters.info_masks environments.info_masks
 environments.adapters.minigrid environments.minigrid
@@ -65,7 +66,9 @@ environments.external.recorded_spaces environments.external.spaces_only
 environments.external.simulators environments.external.spaces_only
 environments.multi_agent.pettingzoo_names environments.adapters.pettingzoo_names
 environments.recorded.info_columns environments.recorded.chosen_infos
+foreign_names messages.foreign_names
 guarded_files files.guarded_files
+install_commands messages.install_commands
 launch.cli cli
 launch.comparison studies.comparison
 launch.datasets studies.datasets
@@ -120,7 +123,7 @@ replay_settings settings.replay_settings
 setting_arguments settings.setting_arguments
 setting_descriptions settings.setting_descriptions
 setting_types settings.setting_types
-settings.foreign_names foreign_names
+settings.foreign_names messages.foreign_names
 """
 """Old and new names of modules and packages, without the library's."""
 

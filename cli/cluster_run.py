@@ -11,7 +11,6 @@ from typing import Any
 
 from ..errors import CallboardError, printable, printable_lines
 from ..files.atomic_files import write_file
-from ..install_commands import command_path
 from ..launch.experiments.option_parsing import option_texts
 from ..launch.experiments.parts.placement_part import PlacementPart
 from ..launch.experiments.run_checks import check_settings
@@ -23,6 +22,7 @@ from ..launch.launchers.hosts.remote_part import MODULES, RemotePart
 from ..launch.launchers.hosts.slurm_script import SlurmJob, slurm_script
 from ..launch.launchers.launcher import Launcher
 from ..launch.launchers.registry import DEFAULT_LAUNCHER
+from ..messages.install_commands import command_path
 from ..settings.nested_settings import declared_fields
 from ..settings.own_files import own_files
 from .command_parser import CommandParser, field_values

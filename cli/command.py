@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 import psutil
 
 from .. import __version__
-from ..caller_words import words_of_command
 from ..errors import CallboardError, limits_text, long_paths_refused, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
 from ..launch.launchers.node_processes.forkserver_process import end_processes
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
+from ..messages.caller_words import words_of_command
 from ..settings.own_modules import search_working_directory
 
 _LIBRARY = (__package__ or "").partition(".")[0]

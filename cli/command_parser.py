@@ -8,10 +8,10 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from .. import foreign_names
 from ..errors import CallboardError, did_you_mean, nearest, suggestion
 from ..launch.experiments.option_parsing import converted_text, option_name
 from ..launch.experiments.settings import plain
+from ..messages import foreign_names
 from ..settings.nested_settings import Field
 from ..settings.setting_descriptions import described
 

@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Collection, Sequence
 
-from .. import foreign_names
 from ..errors import CallboardError, nearest, unknown
 from ..launch.experiments.experiment import Experiment
 from ..launch.experiments.option_parsing import given_options, option_name, option_texts
 from ..launch.experiments.settings import Settings, parse_settings, read_recipes, read_settings
 from ..launch.experiments.settings_help import HELP_END, format_first_help, format_help
+from ..messages import foreign_names
 from ..settings.nested_settings import declared_fields
 from .command_parser import CommandParser
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 
 from .. import environments
-from ..caller_words import argument
 from ..errors import CallboardError, printable_lines
 from ..launch.experiments.new_or_resumed import default_run_directory
 from ..launch.experiments.option_parsing import option_name, option_texts
@@ -17,6 +16,7 @@ from ..launch.experiments.yaml_files import parse_yaml
 from ..launch.launchers.launcher import Launcher
 from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import is_url
+from ..messages.caller_words import argument
 from ..settings.setting_types import converted
 from ..studies.comparison.compared_runs import compare_runs
 from ..studies.comparison.comparison import ComparisonSettings

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 
 from ..errors import CallboardError, printable_lines
-from ..install_commands import install_command
 from ..launch.experiments.settings import read_settings
 from ..launch.run_directory.chosen_weights import chosen_checkpoint
 from ..launch.run_directory.found_runs import parse_run_reference
@@ -16,6 +15,7 @@ from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import is_url
 from ..launch.serving.access_token import read_token
 from ..launch.serving.server_address import bind, parse_address, tls_context
+from ..messages.install_commands import install_command
 from .command_parser import CommandParser
 from .run_arguments import add_trust
 

@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Sequence
 
 from ..errors import CallboardError
-from ..install_commands import install_command
 from ..launch.run_directory.remote_storage import is_url
+from ..messages.install_commands import install_command
 from ..studies.comparison.run_series import SeriesDirectory, SeriesOutcome, run_series
 from ..studies.comparison.study_definition import Study, StudyCell, cells_of, read_study
 from .command_parser import CommandParser

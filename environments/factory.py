@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 import tree
 
-from ..caller_words import is_by_command
 from ..errors import CallboardError
+from ..messages.caller_words import is_by_command
 from ..settings.named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
 from .adapters.gymnasium_wrappers import without_rewards, wrapper_settings

@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError, MissingPackage, did_you_mean, nearest
-from ..install_commands import install_command
+from ..messages.install_commands import install_command
 from ..settings.named_objects import import_module
 from .adapters.atari import atari_ids
 from .adapters.gymnasium_checks import autoreset_mode

@@ -11,8 +11,8 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from ..caller_words import argument
 from ..errors import CallboardError
+from ..messages.caller_words import argument
 from ..settings.named_objects import import_object
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch

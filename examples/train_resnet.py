@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from callboard.errors import CallboardError, suggestion  # noqa: E402
-from callboard.install_commands import install_command  # noqa: E402
+from callboard.messages.install_commands import install_command  # noqa: E402
 from callboard.networks.torsos.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4

@@ -12,8 +12,8 @@ from typing import Any
 
 import cloudpickle
 
-from ..caller_words import is_by_command
 from ..errors import CallboardError, suggestion
+from ..messages.caller_words import is_by_command
 from .own_modules import is_own
 
 _MARK = "__callboard_nameable__"

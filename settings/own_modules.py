@@ -42,11 +42,11 @@ _LOADERS = (
 
 _REPOSITORY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _FOLDERS = (
-    "agents benchmarks cli docs environments examples files launch networks replay settings studies tests"
+    "agents benchmarks cli docs environments examples files launch messages networks replay settings studies tests"
 ).split()
 _MODULES = (
-    "__init__ __main__ action_masks callbacks caller_words data deadlines errors foreign_names imports_elsewhere "
-    "install_commands interpreter moved_modules policy_client setup specs tracing_lock transitions"
+    "__init__ __main__ action_masks callbacks data deadlines errors imports_elsewhere interpreter moved_modules "
+    "policy_client setup specs tracing_lock transitions"
 ).split()
 """Callboard's own entries in its directory: in a clone, the user's modules may lie beside it."""
 

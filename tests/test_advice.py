@@ -2,8 +2,8 @@
 
 Names that messages suggest all go through `errors.did_you_mean`.  What a message makes of the user's input is tried by
 other tests: names of environments in `environments/test_suggested_names.py`, other libraries' names in
-`test_foreign_names.py`, the commands after a run in `launch/launchers/test_next_commands.py`, limits of episodes in
-`environments/test_episode_limits.py`.
+`messages/test_foreign_names.py`, the commands after a run in `launch/launchers/test_next_commands.py`, limits of
+episodes in `environments/test_episode_limits.py`.
 """
 
 import ast
@@ -30,7 +30,7 @@ from callboard.launch.run import run
 from callboard.launch.trained.saved_runs import evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli")
+PACKAGES = ("messages", "files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli")
 SOURCES = [*sorted(ROOT.glob("*.py")), *(path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")))]
 GAP = "‹›"
 """Stands for what a message inserts."""
@@ -42,7 +42,7 @@ SETTING = re.compile(
 EXTRA = re.compile(r"callboard\[([\w-]+)\]")
 PAGE = re.compile(r"\bdocs/[\w/]+\.md")
 MODULE = re.compile(
-    r"(?<![\w/.])((?:agents|cli|files|launch|networks|replay|environments|settings|studies)/[\w/]+\.py)"
+    r"(?<![\w/.])((?:agents|cli|files|launch|messages|networks|replay|environments|settings|studies)/[\w/]+\.py)"
 )
 WORDS = {"or", "and", "out", "of", "if", "with", "is", "are", "for", "on", "must", "needs", "in", "takes", "shows"}
 WORDS |= {"such", "change", "changes", "sets", "removes", "at", "the"}
@@ -132,7 +132,7 @@ def proposals(pattern):
 
 def test_names_are_suggested_in_one_way():
     elsewhere = [place for place, text in texts() if "did you mean" in text]
-    assert {place.partition(":")[0] for place in elsewhere} <= {"errors.py", "foreign_names.py"}
+    assert {place.partition(":")[0] for place in elsewhere} <= {"errors.py", "messages/foreign_names.py"}
 
 
 def test_options_that_messages_name_exist_and_take_the_value():

@@ -16,7 +16,7 @@ from callboard.errors import CallboardError
 from callboard.interpreter import callboard_command, python_command, spawning_on_this_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHOWN = {"interpreter.py", "install_commands.py", "environments/workers/interpreters.py"}
+SHOWN = {"interpreter.py", "messages/install_commands.py", "environments/workers/interpreters.py"}
 """Modules that may name `sys.executable`: the one that starts it, one that only shows it, and one for `python -I`."""
 STARTERS = {"system", "popen", "fork_exec", "spawnv_passfds", "create_subprocess_exec", "create_subprocess_shell"}
 NAMES = re.compile(r"sys\.executable|from sys import|subprocess|os\.exec|spawn|forkserver|" + "|".join(STARTERS))
@@ -36,7 +36,7 @@ SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_s
 
 def modules():
     folders = (
-        *("files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli"),
+        *("messages", "files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli"),
         *("benchmarks", "examples"),
     )
     found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]

@@ -14,7 +14,7 @@ from parsed_modules import nodes_of, parsed
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYERS = (
-    {"files"},
+    {"messages", "files"},
     {"settings"},
     {"networks", "environments", "replay"},
     {"agents"},
@@ -28,8 +28,8 @@ MOST_MODULES = 25
 TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
-LIBRARY_MODULES = 634
-LIBRARY_LINES = 83_597
+LIBRARY_MODULES = 635
+LIBRARY_LINES = 83_601
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 

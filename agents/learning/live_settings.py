@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ... import foreign_names
 from ...errors import CallboardError, unknown
+from ...messages import foreign_names
 from ...settings.nested_settings import declared_fields, with_values
 from ..agent import Agent
 from ..agent_names import agent_name

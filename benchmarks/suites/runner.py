@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ...errors import CallboardError
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
-from ...install_commands import install_command
 from ...launch.processes.stop_signals import stop_signals
 from ...launch.run_directory.run_lock import check_not_running, run_lock
+from ...messages.install_commands import install_command
 from ...studies.comparison.run_series import Cell, SeriesDirectory, run_series
 from ..peers.rounds import PEERS
 from .cell_results import CellResult, empty_result, is_current, load_result, result_path, save_result, seed_result

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "build" / "docs" / "package" / "callboard"
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages outside `docs`, and their names on the site."""
 _METRICS = "<!-- generated from launch/run_directory/metric_names.py by make docs -->\n\n"
-_FOREIGN_NAMES = "<!-- generated from foreign_names.yaml by make docs -->\n\n"
+_FOREIGN_NAMES = "<!-- generated from messages/foreign_names.yaml by make docs -->\n\n"
 _PATH = re.compile(r"\[`?[\w/]+\.md`?\]\(([^)#:\s]+\.md)(?=[)#])")
 """Links whose text is the path of a page, which has a title."""
 _INLINE = re.compile(r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>")
@@ -104,8 +104,8 @@ def _copy_packages() -> None:
 def _write_tables() -> None:
     """Rewrites the tables of the pages that show a registry, if it has changed."""
     sys.path.insert(0, str(PACKAGE.parent))
-    from callboard import foreign_names
     from callboard.launch.run_directory import metric_names
+    from callboard.messages import foreign_names
 
     for name, mark, tables in (
         ("metrics.md", _METRICS, metric_names.reference_tables()),

@@ -7,8 +7,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ...caller_words import argument
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from ..batches.encoding import encode_one
 from ..batches.given_observations import one_number
 from ..batches.spaces import observation_encoding

@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...caller_words import words_of_command
 from ...errors import CallboardError, one_line
+from ...messages.caller_words import words_of_command
 from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
 from ..factory import environment_text

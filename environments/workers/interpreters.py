@@ -12,7 +12,7 @@ import sys
 from typing import NamedTuple
 
 from ...errors import CallboardError, printable
-from ...install_commands import install_command
+from ...messages.install_commands import install_command
 
 PYTHON = "env_python"
 """Option of every environment: the interpreter under which it is stepped."""

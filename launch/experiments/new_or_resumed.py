@@ -8,9 +8,9 @@ import secrets
 import unicodedata
 
 from ...agents.agent_names import agent_name
-from ...caller_words import argument
 from ...environments import environment_text
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from ..run_directory.layout import RunDirectory
 from ..run_directory.replaced_run import check_may_be_replaced, has_learned
 from ..run_directory.run_lock import check_not_running

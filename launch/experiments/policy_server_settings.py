@@ -5,7 +5,7 @@ import pathlib
 
 from ...environments.external.spaces_only import EXTERNAL_PREFIX
 from ...errors import CallboardError
-from ...install_commands import install_command
+from ...messages.install_commands import install_command
 from ..serving.access_token import read_token
 from ..serving.server_address import bind, parse_address, tls_context
 from .parts.acting_part import ActingPart

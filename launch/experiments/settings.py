@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
-from ...caller_words import argument
 from ...errors import CallboardError, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
+from ...messages.caller_words import argument
 from ...settings.nested_settings import Field, declared_fields, merged_values, values_of
 from ...settings.setting_types import NAME, default_of, given_fields, shown
 from ..run_directory.found_runs import no_run

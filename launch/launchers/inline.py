@@ -20,8 +20,8 @@ from typing import Any
 
 import launchpad as lp
 
-from ...caller_words import argument
 from ...errors import CallboardError, one_line, printable_lines
+from ...messages.caller_words import argument
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..node_names import policy_of

@@ -21,8 +21,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ...caller_words import argument
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from ...settings.setting_types import check_ranges
 from ..experiments.checked_run import Run
 from ..experiments.experiment import Experiment

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...caller_words import argument
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from ..experiments.checked_run import Run
 from ..experiments.experiment import Experiment
 from .launcher import Launcher

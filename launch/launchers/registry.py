@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...caller_words import is_by_command
 from ...errors import CallboardError, unknown
+from ...messages.caller_words import is_by_command
 from ...settings.named_objects import import_object
 from ...settings.nested_settings import Field, declared_fields
 from ..experiments.experiment import Experiment

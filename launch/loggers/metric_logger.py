@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import CallboardError, unknown
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
-from ...install_commands import install_command
+from ...messages.install_commands import install_command
 from ...settings.named_objects import import_object
 from ...settings.setting_types import texts_of
 

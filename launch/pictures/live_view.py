@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...caller_words import argument
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 _FRAMES_PER_SECOND = 30.0

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...caller_words import argument
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from .cuda_libraries import gpus_are_hidden, load_libraries, why_unseen
 from .gpu_driver import find_gpus
 

@@ -19,7 +19,7 @@ from ...errors import CallboardError, one_line
 from ...files.atomic_files import file_draft
 from ...files.guarded_files import open_regular
 from ...files.manifest import MANIFEST, file_damage, read_manifest, write_manifest
-from ...install_commands import install_command
+from ...messages.install_commands import install_command
 from .layout import KEEP_MARK, POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
 
 KEPT = 2

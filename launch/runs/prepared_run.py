@@ -11,10 +11,10 @@ import launchpad as lp
 from ...agents.agent_names import agent_name
 from ...agents.policies.acting import trace_layout
 from ...agents.registry import agent_class
-from ...caller_words import argument
 from ...data import Layout
 from ...environments.recorded import require_minari
 from ...errors import CallboardError
+from ...messages.caller_words import argument
 from ...replay import check_saved_tables, latest_checkpoint, made_tables
 from ...settings.nested_settings import values_of
 from ..experiments.checked_run import Run

@@ -19,7 +19,7 @@ from ...environments.batches.spec_files import format_spec
 from ...errors import CallboardError
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import parse_json
-from ...install_commands import install_command
+from ...messages.install_commands import install_command
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from .traced_policy import Signatures, TensorSpecs, TracedPolicy, leaf_names
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import CallboardError
-from ...install_commands import install_command
 from ...launch.plain_names import in_plot
+from ...messages.install_commands import install_command
 from .comparison import Comparison, GroupScore
 from .score_statistics import curve_spread, interquartile_mean, performance_profile
 

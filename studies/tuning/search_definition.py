@@ -13,7 +13,6 @@ from annotated_types import Interval
 from ...agents.agent_names import agent_name
 from ...errors import CallboardError, unknown
 from ...files.atomic_files import write_file
-from ...install_commands import install_command
 from ...launch.experiments.experiment import Experiment
 from ...launch.experiments.experiment_checks import metrics_known
 from ...launch.experiments.option_parsing import option_name
@@ -23,6 +22,7 @@ from ...launch.experiments.stop_conditions import check_metric
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.launchers.registry import LAUNCHERS, launcher_class, make_launcher
 from ...launch.run_directory.metric_names import METRICS
+from ...messages.install_commands import install_command
 from ...settings.named_objects import import_object, pickled_with_program, unpickle_with_program
 from ...settings.nested_settings import Field, declared_fields
 from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, shown

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
-from ...install_commands import install_command
 from ...launch.plain_names import in_plot
+from ...messages.install_commands import install_command
 from .records import Trial
 from .search_definition import Tuning
 from .search_space import Choice

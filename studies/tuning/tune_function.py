@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
-from ...install_commands import install_command
 from ...launch.experiments.experiment import Experiment
 from ...launch.experiments.new_or_resumed import check_can_be_made, default_run_directory
 from ...launch.experiments.settings import experiment_settings
+from ...messages.install_commands import install_command
 from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import given_fields
 from .records import Trial, TuneDirectory, best_trial

@@ -12,7 +12,7 @@ from refused_names import assert_refused
 
 from callboard import environments
 from callboard.errors import CallboardError
-from callboard.install_commands import install_command
+from callboard.messages.install_commands import install_command
 
 SEEDS = [11, 5, 70]
 

@@ -245,7 +245,7 @@ OURS = (
     "examples.serve_policy:main",
     "files.atomic_files:remove_directory",
     "settings.own_modules:is_own",
-    "install_commands:install_command",
+    "messages.install_commands:install_command",
 )
 USES_OURS = f"""
 from callboard.errors import CallboardError

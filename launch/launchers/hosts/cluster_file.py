@@ -31,8 +31,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....caller_words import argument
 from ....errors import CallboardError, suggestion, unknown
+from ....messages.caller_words import argument
 from ....settings.setting_types import shown
 from ...experiments.parts.acting_part import Playing
 from ...experiments.yaml_files import read_yaml

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from .... import __version__
 from ....deadlines import Deadline, wait_until
 from ....errors import CallboardError, printable
-from ....install_commands import python_path
 from ....interpreter import callboard_command, python_command
+from ....messages.install_commands import python_path
 from ...processes.stop_signals import stop_signals
 from .cluster_file import Cluster
 from .remote_part import END_SECONDS, HELLO, RemotePart, encoded

@@ -16,9 +16,9 @@ from typing import Any
 import courier
 import launchpad as lp
 
-from ....caller_words import argument
 from ....deadlines import Deadline, retry
 from ....errors import CallboardError, counted
+from ....messages.caller_words import argument
 from ...experiments.checked_run import Run
 from ...experiments.run_files import begun
 from ...nodes.node import ProgramNode

@@ -9,8 +9,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ....caller_words import argument
 from ....errors import CallboardError
+from ....messages.caller_words import argument
 from ...experiments.checked_run import Run
 from ...experiments.experiment import Experiment
 from ...experiments.new_or_resumed import check_can_be_made, check_state

@@ -15,7 +15,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 
 from ....deadlines import wait_until
 from ....errors import CallboardError
-from ....install_commands import install_command
+from ....messages.install_commands import install_command
 from ...processes.temporary_files import removed_afterwards
 from .cluster_address import check_address
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ....caller_words import argument
 from ....errors import counted
+from ....messages.caller_words import argument
 
 _MUCH = 0.2
 """Fraction of the time from which on waiting is worth a remark."""

@@ -2,12 +2,12 @@
 
 import pytest
 
-from callboard.caller_words import argument, is_by_command, words_of_command
 from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.new_or_resumed import find_run_directory
 from callboard.launch.launchers.registry import make_launcher
+from callboard.messages.caller_words import argument, is_by_command, words_of_command
 
 
 def test_arguments_are_named_as_the_caller_gives_them():

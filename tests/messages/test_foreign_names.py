@@ -10,16 +10,16 @@ import pytest
 import yaml
 
 import callboard
-from callboard import foreign_names
 from callboard.agents.agent_names import AGENTS
 from callboard.cli.command import _SUBCOMMANDS, main
 from callboard.errors import similar_setting
-from callboard.foreign_names import LIBRARIES, hint, sections
 from callboard.launch.experiments.option_parsing import option_name
 from callboard.launch.experiments.settings import setting_fields
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.session import Session
 from callboard.launch.trained.acting_policy import ActingPolicy
+from callboard.messages import foreign_names
+from callboard.messages.foreign_names import LIBRARIES, hint, sections
 
 KINDS = ("setting", "agent", "command", "python")
 ALL = [(kind, meaning) for kind in KINDS for section in sections(kind).values() for meaning in section]
@@ -202,5 +202,5 @@ def test_names_in_python_get_a_hint(owner, name, message):
 
 
 def test_the_page_is_up_to_date():
-    page = pathlib.Path(foreign_names.__file__).parent / "docs" / "coming_from.md"
+    page = pathlib.Path(callboard.__file__).parent / "docs" / "coming_from.md"
     assert page.read_text().endswith(foreign_names.foreign_name_tables()), "run make docs"

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from callboard import install_commands
-from callboard.install_commands import install_command
+from callboard.messages import install_commands
+from callboard.messages.install_commands import install_command
 
 
 @pytest.fixture
