@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 export UV_COMPILE_BYTECODE := 1
 export TF_CPP_MIN_LOG_LEVEL := 2
 # What is in the package; compiled here, since every process of a run would do so where Python writes no bytecode.
-MODULES := *.py agents benchmarks cli environments files launch messages networks replay settings studies
+MODULES := *.py agents benchmarks cli environments files launch messages networks replay runtime settings studies
 # oneDNN prepares each kernel on its first use, which is a fifth of the fast suite's time; the slow suite runs with it.
 # Bytecode is kept, of tests too: to rewrite the assertions of one module takes 20 ms, of all in both workers 22 s.
 FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=

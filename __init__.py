@@ -4,9 +4,9 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from .imports_elsewhere import import_elsewhere
 from .launch.processes.cuda_libraries import load_runtime
-from .moved_modules import find_moved_modules
+from .runtime.imports_elsewhere import import_elsewhere
+from .runtime.moved_modules import find_moved_modules
 
 if TYPE_CHECKING:
     from .callbacks import Callbacks

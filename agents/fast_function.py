@@ -18,7 +18,7 @@ from tensorflow.python.eager import context, execute
 
 from ..data import Nest, rebuilt
 from ..errors import CallboardError, one_line
-from ..tracing_lock import TRACING
+from ..runtime.tracing_lock import TRACING
 
 _PARALLEL_SIZE = 10_000_000
 """Multiplications of the largest matrix product in a function from which several threads are faster."""

@@ -21,8 +21,8 @@ import tree
 from ..environments.batches.encoding import Leaf, encoding_of
 from ..environments.batches.spec_files import parse_spec
 from ..errors import one_line
-from ..interpreter import spawning_on_this_path
 from ..policy_client import Episode, PolicyClient, ServerError
+from ..runtime.interpreter import spawning_on_this_path
 
 _EPISODE_STEPS = 100
 _MOST_PROCESSES = 4

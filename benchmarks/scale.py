@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 from typing import Any
 
-from ..deadlines import wait_until
-from ..interpreter import callboard_command
 from ..launch.run_directory.layout import RunDirectory
+from ..runtime.deadlines import wait_until
+from ..runtime.interpreter import callboard_command
 from .harness import Case
 from .side import Side, SideFailed
 from .sleeping import SECONDS

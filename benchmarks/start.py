@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 import time
 
-from ..deadlines import wait_until
-from ..interpreter import callboard_command, python_command
 from ..launch.run_directory.layout import RunDirectory
+from ..runtime.deadlines import wait_until
+from ..runtime.interpreter import callboard_command, python_command
 from .harness import Case
 from .side import Side, SideFailed
 

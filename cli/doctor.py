@@ -14,13 +14,13 @@ from rich.table import Table
 
 from ..environments.workers.interpreters import PYTHON, find_interpreter
 from ..errors import CallboardError
-from ..interpreter import python_command
 from ..launch.processes.cuda_libraries import cache_bytes, find_libraries, has_driver, load_libraries
 from ..launch.processes.gpu_driver import Driver, Gpu, find_gpus
 from ..launch.processes.listen_filter import refusal
 from ..launch.processes.package_versions import PINS, version_of
 from ..launch.processes.ports import reserve_any
 from ..messages.install_commands import install_command
+from ..runtime.interpreter import python_command
 from .command_parser import CommandParser
 
 _OTHERS = {

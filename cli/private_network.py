@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..interpreter import callboard_command
+from ..runtime.interpreter import callboard_command
 
 OPTION = "--private-network"
 

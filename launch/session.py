@@ -16,9 +16,9 @@ from ..agents.agent import Policy
 from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
-from ..deadlines import Deadline, wait_until
 from ..environments import ONLY_AGENT
 from ..errors import CallboardError, UnknownAttribute, unknown
+from ..runtime.deadlines import Deadline, wait_until
 from .experiments.checked_run import Run
 from .experiments.experiment import Experiment
 from .experiments.experiment_checks import check_tasks

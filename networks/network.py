@@ -9,7 +9,7 @@ import tree
 from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
-from ..tracing_lock import TRACING
+from ..runtime.tracing_lock import TRACING
 from .actions.legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core

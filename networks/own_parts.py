@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import CallboardError
+from ..runtime.tracing_lock import TRACING
 from ..settings.named_objects import check_options, import_object
-from ..tracing_lock import TRACING
 
 
 def make_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:

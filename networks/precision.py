@@ -7,7 +7,7 @@ from typing import Literal
 import tensorflow as tf
 
 from ..data import Nest
-from ..tracing_lock import TRACING
+from ..runtime.tracing_lock import TRACING
 
 _Layer = tf.keras.layers.Layer
 

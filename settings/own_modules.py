@@ -42,12 +42,10 @@ _LOADERS = (
 
 _REPOSITORY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _FOLDERS = (
-    "agents benchmarks cli docs environments examples files launch messages networks replay settings studies tests"
+    "agents benchmarks cli docs environments examples files launch messages networks replay runtime settings studies "
+    "tests"
 ).split()
-_MODULES = (
-    "__init__ __main__ action_masks callbacks data deadlines errors imports_elsewhere interpreter moved_modules "
-    "policy_client setup specs tracing_lock transitions"
-).split()
+_MODULES = "__init__ __main__ action_masks callbacks data errors policy_client setup specs transitions".split()
 """Callboard's own entries in its directory: in a clone, the user's modules may lie beside it."""
 
 

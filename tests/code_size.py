@@ -5,7 +5,19 @@ import re
 from collections import Counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("agents", "cli", "environments", "files", "launch", "messages", "networks", "replay", "settings", "studies")
+PACKAGES = (
+    "agents",
+    "cli",
+    "environments",
+    "files",
+    "launch",
+    "messages",
+    "networks",
+    "replay",
+    "runtime",
+    "settings",
+    "studies",
+)
 
 
 def code_size():

@@ -2,7 +2,7 @@
 
 import psutil
 
-from callboard.deadlines import Deadline
+from callboard.runtime.deadlines import Deadline
 
 
 def still_running(processes, timeout):

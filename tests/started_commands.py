@@ -18,9 +18,9 @@ import yaml
 from agent_cases import one_fast_case
 from host_network import HostNetwork, why_not
 
-from callboard.deadlines import wait_until
 from callboard.launch.experiments.settings import read_recipe
 from callboard.launch.launchers.registry import make_launcher
+from callboard.runtime.deadlines import wait_until
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "launch" / "environments"
 

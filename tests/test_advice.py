@@ -30,7 +30,19 @@ from callboard.launch.run import run
 from callboard.launch.trained.saved_runs import evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("messages", "files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli")
+PACKAGES = (
+    "messages",
+    "runtime",
+    "files",
+    "settings",
+    "networks",
+    "environments",
+    "replay",
+    "agents",
+    "launch",
+    "studies",
+    "cli",
+)
 SOURCES = [*sorted(ROOT.glob("*.py")), *(path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")))]
 GAP = "‹›"
 """Stands for what a message inserts."""
@@ -42,7 +54,7 @@ SETTING = re.compile(
 EXTRA = re.compile(r"callboard\[([\w-]+)\]")
 PAGE = re.compile(r"\bdocs/[\w/]+\.md")
 MODULE = re.compile(
-    r"(?<![\w/.])((?:agents|cli|files|launch|messages|networks|replay|environments|settings|studies)/[\w/]+\.py)"
+    r"(?<![\w/.])((?:agents|cli|files|launch|messages|networks|replay|environments|runtime|settings|studies)/[\w/]+\.py)"
 )
 WORDS = {"or", "and", "out", "of", "if", "with", "is", "are", "for", "on", "must", "needs", "in", "takes", "shows"}
 WORDS |= {"such", "change", "changes", "sets", "removes", "at", "the"}

@@ -5,7 +5,19 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parents[1]
-FOLDERS = ("messages", "files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli")
+FOLDERS = (
+    "messages",
+    "runtime",
+    "files",
+    "settings",
+    "networks",
+    "environments",
+    "replay",
+    "agents",
+    "launch",
+    "studies",
+    "cli",
+)
 """Folders of the library; examples are started like a program of one's own."""
 READERS = re.compile(
     r"(?:^|\.)(?:"

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import Layout
-from ...tracing_lock import TRACING
+from ...runtime.tracing_lock import TRACING
 from ..variables.frozen_weights import is_frozen
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...deadlines import Clock
+from ...runtime.deadlines import Clock
 
 WHOLE_BYTES = 1 << 20
 """Arrays up to this size take one call; they come in parts, too, where a call does not suffice for them."""

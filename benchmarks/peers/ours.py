@@ -21,9 +21,9 @@ from ...environments import BatchedEnvironment
 from ...environments.adapters.pettingzoo_names import make_pettingzoo
 from ...environments.multi_agent.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from ...environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
-from ...interpreter import callboard_command
 from ...launch.experiments.settings import read_recipe
 from ...networks.network import Network
+from ...runtime.interpreter import callboard_command
 from ...settings.named_objects import nameable
 from ...specs import EnvironmentSpec
 from .inside.work import (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ...deadlines import wait_until
+from ...runtime.deadlines import wait_until
 from .inside.work import TALLY
 
 VENVS = "CALLBOARD_PEERS_VENVS"

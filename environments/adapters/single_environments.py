@@ -13,7 +13,7 @@ from gymnasium.vector.utils import create_shared_memory
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
-from ...interpreter import spawning_on_this_path
+from ...runtime.interpreter import spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import CheckedSteps, check_has

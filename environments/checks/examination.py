@@ -14,8 +14,8 @@ import tree
 from dm_env import specs
 
 from ...data import Nest
-from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...runtime.deadlines import Deadline
 from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
 from ..batches.batched import BatchedEnvironment

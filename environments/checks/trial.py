@@ -12,8 +12,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from ...action_masks import MASK, choice_sizes, has_mask
 from ...data import Nest, Timestep
-from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...runtime.deadlines import Deadline
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ..adapters.gymnasium_batch import GymnasiumBatch
 from ..adapters.gymnasium_checks import autoreset_mode

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...imports_elsewhere import import_elsewhere
+from ...runtime.imports_elsewhere import import_elsewhere
 from .exchange import SLOTS, Channel, Exchange, for_json
 from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
 

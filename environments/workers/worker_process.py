@@ -24,7 +24,7 @@ from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
 from .interpreters import SAME, Interpreter
 
-_MODULES = ("../../imports_elsewhere", "../adapters/waiting", "exchange", "stepping", "making")
+_MODULES = ("../../runtime/imports_elsewhere", "../adapters/waiting", "exchange", "stepping", "making")
 _END_SECONDS = 10.0
 _DISTRIBUTIONS = {"ale_py": "ale-py", "Box2D": "gymnasium[box2d]", "mujoco": "gymnasium[mujoco]", "mpe2": "mpe2"}
 """Packages that provide a module of another name."""

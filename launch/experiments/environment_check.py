@@ -17,14 +17,14 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from ...deadlines import Deadline, wait_until
 from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
 from ...errors import CallboardError, one_line
-from ...interpreter import python_command
 from ...messages.caller_words import is_by_command
+from ...runtime.deadlines import Deadline, wait_until
+from ...runtime.interpreter import python_command
 from ...settings.named_objects import import_object
 from ...settings.own_modules import searched_directories
 from .parts.acting_part import ActingPart

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from ...deadlines import Deadline
+from ...runtime.deadlines import Deadline
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..processes.stop_signals import stop_signals

@@ -8,7 +8,7 @@ from typing import Any
 from absl import app
 from launchpad.launch.local_multi_processing.commands import Command
 
-from ...interpreter import python_command
+from ...runtime.interpreter import python_command
 from ...settings.own_modules import search_working_directory
 
 _LAUNCHPAD_ARGUMENTS = 2

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ...data import Nest, Timestep
-from ...deadlines import Clock
 from ...environments import BatchedEnvironment, EnvironmentWrapper
+from ...runtime.deadlines import Clock
 
 HEARTBEAT = "heartbeat"
 """Kind of the message to the launcher that holds a `NodeHeartbeat`."""

@@ -9,9 +9,9 @@ import reverb
 from ...agents.agent import Agent
 from ...agents.policies.acting import trace_layout
 from ...data import Layout
-from ...deadlines import retry
 from ...errors import CallboardError
 from ...replay import Replay, ReplayHandle, ReplayNotSaved, ShardSaver, WindowWeights, made_tables, start_server
+from ...runtime.deadlines import retry
 from ..experiments.checked_run import Run
 from ..run_directory.file_errors import file_error
 from .learning.checkpoint_schedule import CheckpointSchedule

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from ...data import Nest, Timestep
-from ...deadlines import Deadline
 from ...environments import BatchedEnvironment, EnvironmentWrapper
 from ...errors import CallboardError, one_line
+from ...runtime.deadlines import Deadline
 from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
 from .live_view import LiveView

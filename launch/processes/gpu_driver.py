@@ -11,7 +11,7 @@ import json
 import subprocess
 from typing import NamedTuple
 
-from ...interpreter import python_command
+from ...runtime.interpreter import python_command
 from .cuda_libraries import gpus_are_hidden, has_driver
 
 _LIBRARY = "libcuda.so.1"

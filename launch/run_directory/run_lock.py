@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from ...deadlines import Deadline
 from ...errors import CallboardError
 from ...files.guarded_files import open_regular, parse_json
+from ...runtime.deadlines import Deadline
 from .remote_storage import Storage
 
 _REMAINS_SECONDS = 15.0

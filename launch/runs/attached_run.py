@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 
-from ...deadlines import Deadline
 from ...errors import CallboardError, suggestion
+from ...runtime.deadlines import Deadline
 from ..nodes.proxy_bypass import bypass_proxies
 from ..processes.local_socket import SocketError, call
 from ..run_directory.coordinator_address import read_address

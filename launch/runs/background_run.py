@@ -11,8 +11,8 @@ from typing import Any
 
 import cloudpickle
 
-from ...deadlines import wait_until
 from ...errors import CallboardError, one_line
+from ...runtime.deadlines import wait_until
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
 from ..nodes.reports.large_contents import GIVE, KEEP, LOST, batches, content_parts

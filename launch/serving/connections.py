@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ...deadlines import Clock
+from ...runtime.deadlines import Clock
 from .limited_log import RateLimit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import tree
 from ... import specs
 from ...action_masks import has_mask, visible_spec
 from ...errors import CallboardError, unknown
-from ...tracing_lock import TRACING
+from ...runtime.tracing_lock import TRACING
 from ..own_parts import check_own_part, make_own_part
 from ..precision import Precision, with_precision
 from .dense import Layers

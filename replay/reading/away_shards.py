@@ -2,7 +2,7 @@
 
 import time
 
-from ...deadlines import Clock, Deadline
+from ...runtime.deadlines import Clock, Deadline
 
 _SECONDS = 5.0
 

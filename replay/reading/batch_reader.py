@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...deadlines import Deadline
+from ...runtime.deadlines import Deadline
 
 _POLL_SECONDS = 0.2
 _FIRST_POLL_SECONDS = 0.005

@@ -8,7 +8,7 @@ import tree
 from tensorflow.python.eager import cancellation, context, execute
 
 from ...data import Nest, rebuilt
-from ...tracing_lock import TRACING
+from ...runtime.tracing_lock import TRACING
 
 # As in a call of a `tf.function`: operations without a kernel for their device run on the CPU.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()

@@ -9,7 +9,7 @@ import numpy as np
 import reverb
 
 from ...data import Priorities
-from ...deadlines import Deadline
+from ...runtime.deadlines import Deadline
 from ..servers.handle import CALL_SECONDS, ReplayHandle
 from .daemon_executor import DaemonExecutor
 

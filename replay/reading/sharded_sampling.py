@@ -10,7 +10,7 @@ import tensorflow as tf
 import tree
 
 from ...data import Sample
-from ...deadlines import Deadline
+from ...runtime.deadlines import Deadline
 from ..servers.handle import ReplayHandle
 from ..writing.item_format import ItemFormat
 from .away_shards import AwayShards

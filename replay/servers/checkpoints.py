@@ -23,7 +23,6 @@ import reverb
 import tensorflow as tf
 from reverb.cc.checkpointing import checkpoint_pb2
 
-from ...deadlines import Deadline
 from ...errors import CallboardError
 from ...files.atomic_files import (
     link_or_copy,
@@ -36,6 +35,7 @@ from ...files.atomic_files import (
 )
 from ...files.guarded_files import read_json
 from ...files.manifest import damage, write_manifest
+from ...runtime.deadlines import Deadline
 from .handle import ReplayHandle
 
 _KEEP = 2

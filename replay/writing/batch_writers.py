@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...deadlines import Deadline
 from ...errors import CallboardError
+from ...runtime.deadlines import Deadline
 from ..servers.handle import ReplayHandle, flushed
 
 # Timesteps in a chunk.  Shorter chunks have more memory overhead.  Longer chunks are sent whole even if only a few of

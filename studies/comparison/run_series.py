@@ -17,17 +17,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...deadlines import wait_until
 from ...errors import CallboardError
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
-from ...interpreter import callboard_command
 from ...launch.experiments.new_or_resumed import check_can_be_made
 from ...launch.experiments.policy_settings import AgentSettings, policy_setting
 from ...launch.experiments.settings import Settings, plain
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
 from ...launch.run_directory.run_lock import is_locked, run_lock
+from ...runtime.deadlines import wait_until
+from ...runtime.interpreter import callboard_command
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"

@@ -18,8 +18,8 @@ from callboard.benchmarks.peers.rounds import Peer
 from callboard.benchmarks.suites import algorithm_version as versions
 from callboard.benchmarks.suites import cell_results, command, page, runner, suite
 from callboard.benchmarks.suites.cell_results import CellResult, SeedResult
-from callboard.deadlines import Deadline
 from callboard.errors import CallboardError
+from callboard.runtime.deadlines import Deadline
 
 SMALL = """\
 title: Small

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from callboard.cli.command import main
-from callboard.deadlines import wait_until
+from callboard.runtime.deadlines import wait_until
 
 COMMAND = pathlib.Path(sys.executable).with_name("callboard")
 FILES = {

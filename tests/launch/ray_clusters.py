@@ -17,7 +17,7 @@ from ray._common.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 from ray.util import get_node_ip_address
 
-from callboard.deadlines import wait_until
+from callboard.runtime.deadlines import wait_until
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from slow_cases import slow_but
 import callboard
 from callboard.cli.command import main
 from callboard.errors import CallboardError
-from callboard.interpreter import python_command
+from callboard.runtime.interpreter import python_command
 from callboard.settings import own_modules
 from callboard.settings.named_objects import check_options, check_usable, import_object, nameable
 

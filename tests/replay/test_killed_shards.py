@@ -13,7 +13,6 @@ import pytest
 import timestep_streams
 
 from callboard.data import Priorities
-from callboard.deadlines import wait_until
 from callboard.replay import (
     BatchReader,
     Heartbeat,
@@ -24,6 +23,7 @@ from callboard.replay import (
     WindowWriter,
     sampled_dataset,
 )
+from callboard.runtime.deadlines import wait_until
 
 FORMAT = WindowFormat(timestep_streams.layout(envs=3, actors=2, shards=2), length=1)
 BATCH = 16

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Mapping
 
-from ....deadlines import wait_until
 from ....errors import CallboardError
+from ....runtime.deadlines import wait_until
 from ...processes.ports import listen_on_all
 from .cluster_file import Cluster
 

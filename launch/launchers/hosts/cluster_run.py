@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .... import __version__
-from ....deadlines import Deadline, wait_until
 from ....errors import CallboardError, printable
-from ....interpreter import callboard_command, python_command
 from ....messages.install_commands import python_path
+from ....runtime.deadlines import Deadline, wait_until
+from ....runtime.interpreter import callboard_command, python_command
 from ...processes.stop_signals import stop_signals
 from .cluster_file import Cluster
 from .remote_part import END_SECONDS, HELLO, RemotePart, encoded

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ....deadlines import Clock, Deadline
 from ....errors import CallboardError
+from ....runtime.deadlines import Clock, Deadline
 from ...processes.ports import listen_on_all
 from .cluster_file import Cluster
 

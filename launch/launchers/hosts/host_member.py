@@ -10,8 +10,8 @@ from typing import Any
 
 from courier.python.client import StatusNotOk
 
-from ....deadlines import Clock, Deadline
 from ....errors import CallboardError
+from ....runtime.deadlines import Clock, Deadline
 from ..run_outcome import Monitor, Outcome, error_text
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster

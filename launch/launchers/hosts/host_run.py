@@ -16,9 +16,9 @@ from typing import Any
 import courier
 import launchpad as lp
 
-from ....deadlines import Deadline, retry
 from ....errors import CallboardError, counted
 from ....messages.caller_words import argument
+from ....runtime.deadlines import Deadline, retry
 from ...experiments.checked_run import Run
 from ...experiments.run_files import begun
 from ...nodes.node import ProgramNode

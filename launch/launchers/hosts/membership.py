@@ -38,7 +38,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ....deadlines import Clock, Deadline
+from ....runtime.deadlines import Clock, Deadline
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 from .guests import GuestList

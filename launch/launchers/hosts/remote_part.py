@@ -18,8 +18,8 @@ import threading
 from typing import IO, NamedTuple
 
 from .... import __version__
-from ....deadlines import Deadline
-from ....interpreter import callboard_command
+from ....runtime.deadlines import Deadline
+from ....runtime.interpreter import callboard_command
 from ....settings.own_modules import search_working_directory
 from ...processes.stop_signals import stop_signals
 from ...processes.temporary_files import removed_afterwards

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ....errors import CallboardError
-from ....interpreter import python_command
+from ....runtime.interpreter import python_command
 from .cluster_file import LOOPBACK, Cluster
 
 _CONNECT_SECONDS = 10

@@ -19,9 +19,9 @@ from typing import Any
 
 import psutil
 
-from ....deadlines import Deadline
 from ....errors import CallboardError
-from ....interpreter import python_command
+from ....runtime.deadlines import Deadline
+from ....runtime.interpreter import python_command
 from ....settings.own_modules import searched_directories
 from ...processes.stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING

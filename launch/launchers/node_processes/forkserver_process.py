@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 from ....settings.own_modules import search_working_directory
 from ...processes.stop_signals import STOP_SIGNALS
 

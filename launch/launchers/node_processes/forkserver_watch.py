@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 from ...nodes.progress import HEARTBEAT_SECONDS, NodeHeartbeat
 from ..supervision.progress_watchdog import ProgressWatchdog
 from .forkserver import forkserver_starts, kill_forkserver, ping_forkserver

@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 from launchpad.address import AbstractAddressBuilder
 
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 
 _ADDRESS_SECONDS = 300.0
 _STOP_POLL_SECONDS = 0.2

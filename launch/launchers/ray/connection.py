@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import tensorflow as tf  # noqa: F401  Before Ray begins.
 
-from ....deadlines import wait_until
 from ....errors import CallboardError
 from ....messages.install_commands import install_command
+from ....runtime.deadlines import wait_until
 from ...processes.temporary_files import removed_afterwards
 from .cluster_address import check_address
 

@@ -10,8 +10,8 @@ from typing import Any
 import ray
 from ray import cloudpickle, exceptions
 
-from ....deadlines import Deadline, retry
 from ....errors import CallboardError
+from ....runtime.deadlines import Deadline, retry
 from ...nodes.node import Node, NodeContext, NodeHandle, NodeRules, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.listen_filter import PortGuard

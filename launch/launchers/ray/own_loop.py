@@ -20,10 +20,10 @@ import ray
 
 from ....agents.agent import Policy
 from ....agents.variables.weights import WeightClient, pack_weights
-from ....deadlines import Deadline
 from ....environments import ONLY_AGENT
 from ....errors import CallboardError
 from ....replay import ReplayHandle
+from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ...experiments.experiment import Experiment
 from ...experiments.new_or_resumed import find_run_directory

@@ -27,9 +27,9 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
+from ....runtime.deadlines import Deadline, wait_until
 from ....settings.own_files import digests_of, own_files
 from ....settings.own_modules import searched_directories
 from ...experiments.checked_run import Run

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ....agents.variables.weights import Unpacking
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ...node_names import kind_of, number_of
 from ...nodes.acting.actor import ActorNode

@@ -13,8 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ....deadlines import Deadline
 from ....errors import counted, printable, printable_lines
+from ....runtime.deadlines import Deadline
 from ...nodes.coordination.run_metrics import RateWindow
 from ..run_outcome import OutputClosed
 from .bottleneck import find_bottleneck

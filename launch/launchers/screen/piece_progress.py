@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 from .display import LineMonitor, RunProgress, progress_view
 
 _REFRESH_SECONDS = 0.25

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ....deadlines import Deadline
 from ....messages.caller_words import argument
+from ....runtime.deadlines import Deadline
 from ...nodes.node import NodeRules
 from ...nodes.progress import HEARTBEAT
 from ...processes.stop_signals import stop_signals

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 from ...nodes.progress import HEARTBEAT_SECONDS, Progress
 from .progress_watchdog import Overdue, ProgressWatchdog
 

@@ -13,8 +13,8 @@ from ....agents.agent import Agent, Policy
 from ....agents.policies.acting import PolicyRecorder, policy_seed, trace_layout
 from ....agents.variables.weights import WeightClient
 from ....data import Nest, Timestep
-from ....deadlines import Deadline
 from ....replay import Heartbeat, ReplayHandle
+from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle, Unreachable
 from ..reports.reporting import KnownLearners

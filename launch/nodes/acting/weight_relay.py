@@ -22,7 +22,7 @@ import numpy as np
 
 from ....agents.variables.weights import Snapshot, WeightFetcher
 from ....data import Version
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 from ...processes.local_socket import SocketError, check_owner
 from ..node import NodeContext, NodeHandle
 from .weight_fetching import CALL_SECONDS, FETCH_SECONDS, fetch_pause, fetch_weights

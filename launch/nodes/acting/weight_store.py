@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....data import Version
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 
 if TYPE_CHECKING:
     import numpy as np

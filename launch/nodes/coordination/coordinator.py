@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ....deadlines import Clock, Deadline
+from ....runtime.deadlines import Clock, Deadline
 from ...experiments.checked_run import Run
 from ...experiments.settings import settings_by_name
 from ...loggers.logger_thread import LoggerThread

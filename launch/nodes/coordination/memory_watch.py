@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 from ...node_names import kind_of, metric_of, number_of, policy_of
 from ...processes.memory_limits import MemoryUse
 from ..reports.messages import NodeHealth

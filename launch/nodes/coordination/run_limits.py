@@ -5,8 +5,8 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any, ClassVar
 
-from ....deadlines import Clock, Deadline
 from ....errors import counted
+from ....runtime.deadlines import Clock, Deadline
 from ...experiments.checked_run import Run
 from ...experiments.parts.placement_part import EvaluationPart
 from ...node_names import kind_of

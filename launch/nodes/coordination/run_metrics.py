@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ....deadlines import Clock
 from ....environments import has_unseen_levels
+from ....runtime.deadlines import Clock
 from ...experiments.checked_run import Run
 from ...node_names import metric_of
 from ..episodes.joint_episodes import JointEpisodeMetrics

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 from ...experiments.checked_run import Run
 from ..node import NodeContext
 from ..reports.node_health import thread_stacks

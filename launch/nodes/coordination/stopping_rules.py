@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ....deadlines import Clock
 from ....environments import ONLY_AGENT
 from ....errors import counted
+from ....runtime.deadlines import Clock
 from ...experiments.parts.placement_part import EvaluationPart, LimitsPart
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of

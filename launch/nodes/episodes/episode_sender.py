@@ -3,8 +3,8 @@
 import logging
 import pickle
 
-from ....deadlines import Deadline
 from ....environments.recorded.episode_columns import EpisodeColumns
+from ....runtime.deadlines import Deadline
 from ..node import NodeContext, NodeHandle, Unreachable
 
 _CALL_SECONDS = 60.0

@@ -13,8 +13,8 @@ import numpy as np
 from ....agents.policies.acting import Episode
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
 from ....data import Nest, Timestep, Version
-from ....deadlines import Clock
 from ....errors import CallboardError
+from ....runtime.deadlines import Clock
 from .places import Place
 from .request_batcher import RequestBatcher
 

@@ -20,8 +20,8 @@ from ....agents.policies.acting import trace_layout
 from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
 from ....agents.variables.weights import WeightClient
 from ....data import Layout, Version
-from ....deadlines import Deadline
 from ....replay import Heartbeat
+from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ...processes.devices import GpuUse, describe_devices, prepare_devices
 from ..acting.actor_writer import ActorWriter

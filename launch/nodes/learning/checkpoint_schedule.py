@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from ....deadlines import Clock, Deadline
+from ....runtime.deadlines import Clock, Deadline
 from ...run_directory.file_errors import file_error
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....deadlines import Clock
+from ....runtime.deadlines import Clock
 
 
 class Patience(NamedTuple):

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from ....agents.learning.decaying_rate import continue_decay_of
 from ....data import Update
-from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....replay import ReaderStopped
+from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of

@@ -19,8 +19,8 @@ from ....data import Layout
 from ....files.atomic_files import write_file
 from ....networks.summary import summarize_networks
 from ....replay import Elements, ReplayDataset, ReplayHandle, made_dataset
+from ....runtime.tracing_lock import TRACING
 from ....settings.setting_types import texts_of
-from ....tracing_lock import TRACING
 from ...experiments.checked_run import Run
 from ...experiments.parts.placement_part import PlacementPart
 from ...processes.devices import describe_devices, make_strategy, share_first_learners_state, take_devices

@@ -5,7 +5,7 @@ from typing import Any
 
 from ....data import Priorities
 from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReplayDataset, rebuilt_if_changed
-from ....tracing_lock import TRACING
+from ....runtime.tracing_lock import TRACING
 from ...experiments.checked_run import Run
 from ..node import NodeContext, NodeHandle
 from ..reports.reporting import Reporter

@@ -10,7 +10,7 @@ import tensorflow as tf
 from ....agents.variables.finite_checks import NotFiniteError
 from ....agents.variables.weights import PackedVariables, Unpacking
 from ....data import Version
-from ....deadlines import Deadline
+from ....runtime.deadlines import Deadline
 from ..acting.weight_store import WeightStore
 
 _SECONDS = 0.005

@@ -8,8 +8,8 @@ survive restarts of the coordinator as all commands do; a node that restarts has
 import time
 from collections.abc import Iterator
 
-from ....deadlines import Clock
 from ....errors import CallboardError
+from ....runtime.deadlines import Clock
 
 PART_BYTES = 1 << 17
 """Largest part, and largest content that is sent whole."""

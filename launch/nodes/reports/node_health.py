@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-from ....deadlines import Clock, Deadline
+from ....runtime.deadlines import Clock, Deadline
 from ...processes.memory_limits import MemoryLimits
 from ..progress import Progress
 from .messages import NodeHealth

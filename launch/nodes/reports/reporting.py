@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....deadlines import Clock
 from ....errors import CallboardError
 from ....replay import ReplayHandle
+from ....runtime.deadlines import Clock
 from ...node_names import metric_of, policy_of
 from ...processes.temporary_files import has_space
 from ..node import Node, NodeClient, NodeContext, NodeHandle, Unreachable

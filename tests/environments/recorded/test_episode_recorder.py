@@ -10,12 +10,12 @@ from dm_env import specs as dm_specs
 from gymnasium import spaces
 
 from callboard.data import Timestep
-from callboard.deadlines import wait_until
 from callboard.environments import make
 from callboard.environments.batches.encoding import EnvironmentEncoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.recorded import EpisodeFeed, EpisodeFiles, EpisodeRecorder, open_data
 from callboard.environments.recorded.episode_recorder import _WaitingBlocks
+from callboard.runtime.deadlines import wait_until
 from callboard.specs import EnvironmentSpec
 
 minari = pytest.importorskip("minari")

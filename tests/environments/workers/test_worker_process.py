@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from callboard import environments
-from callboard.deadlines import wait_until
 from callboard.environments.workers import worker_process
 from callboard.environments.workers.worker_process import WorkerEnded
+from callboard.runtime.deadlines import wait_until
 
 SAME = {"env_python": "same"}
 

@@ -6,7 +6,6 @@ import launchpad as lp
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.deadlines import wait_until
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers import processes
@@ -15,6 +14,7 @@ from callboard.launch.launchers.processes import ProcessWorker
 from callboard.launch.launchers.supervision.supervisor import Exit
 from callboard.launch.nodes.user_node import UserNode
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.runtime.deadlines import wait_until
 
 
 class Screen:

@@ -7,9 +7,9 @@ import cloudpickle
 import launchpad as lp
 from launchpad.launch.local_multi_processing.commands import Command
 
-from callboard.interpreter import python_command
 from callboard.launch.nodes.launchpad_process import begin_on_this_path
 from callboard.launch.nodes.user_node import ClosingProgram
+from callboard.runtime.interpreter import python_command
 
 
 class OfLaunchpad:

@@ -9,13 +9,13 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.agents.variables.finite_checks import check_saved_weights
-from callboard.deadlines import wait_until
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.metrics import MetricsWriter
 from callboard.replay.reading import batch_reader
+from callboard.runtime.deadlines import wait_until
 
 ENVIRONMENTS = pathlib.Path(__file__).parents[1] / "environments"
 ENV = "broken_environments:RewardsBecomeHuge"

@@ -10,9 +10,9 @@ import time
 import pytest
 from host_network import HostNetwork, why_not
 
-from callboard.deadlines import wait_until
 from callboard.launch.processes import listen_filter
 from callboard.launch.processes.listen_filter import PortGuard, TooManyHosts, filter_program, refusal, resolved
+from callboard.runtime.deadlines import wait_until
 
 SERVER = """
 import socket, sys, threading

@@ -9,8 +9,8 @@ import tempfile
 
 import pytest
 
-from callboard.deadlines import wait_until
 from callboard.launch.processes.temporary_files import has_space, removed_afterwards, temporary_files_in
+from callboard.runtime.deadlines import wait_until
 
 CODE = """
 import pathlib, sys, time

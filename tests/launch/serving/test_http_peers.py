@@ -14,8 +14,8 @@ import time
 import pytest
 from open_door import FIRST, TOKEN, opened
 
-from callboard.deadlines import wait_until
 from callboard.policy_client import PolicyClient
+from callboard.runtime.deadlines import wait_until
 
 PLAIN = {"image": FIRST["image"].tolist(), "speed": [0.5, -2.0], "gear": 3}
 HEAD = f"POST /v1/step HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()

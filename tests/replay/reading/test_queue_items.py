@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from numbered_blocks import ENVS, LENGTH, layout_of, numbered
 
-from callboard.deadlines import wait_until
 from callboard.replay import BatchReader, Elements, ReplayHandle, SequenceQueue, start_server
 from callboard.replay.reading.queue_items import in_turn
+from callboard.runtime.deadlines import wait_until
 
 SHARDS = 3
 

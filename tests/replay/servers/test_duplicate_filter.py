@@ -11,9 +11,9 @@ import timestep_streams
 import tree
 from reading import read_batches
 
-from callboard.deadlines import wait_until
 from callboard.replay import BatchReader, Elements, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
 from callboard.replay.packing import item_id
+from callboard.runtime.deadlines import wait_until
 
 ENVS, LENGTH = 4, 2
 LAYOUT = timestep_streams.layout(ENVS)

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from callboard.cli.command import main
-from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.settings import parse_experiment
@@ -22,6 +21,7 @@ from callboard.launch.launchers.hosts.cluster_file import read_cluster
 from callboard.launch.program import make_program
 from callboard.launch.program_nodes import nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.runtime.deadlines import wait_until
 
 CONTENT = {
     "hosts": {"gpu-0": "10.9.0.1", "cpu-0": "10.9.0.2", "cpu-1": "10.9.0.3"},

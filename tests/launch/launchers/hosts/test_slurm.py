@@ -12,7 +12,7 @@ import pytest
 from host_network import HostNetwork, why_not
 
 from callboard.cli.command import main
-from callboard.deadlines import wait_until
+from callboard.runtime.deadlines import wait_until
 
 pytestmark = pytest.mark.slow
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "sinfo", "munged")

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.launchers.hosts.ssh_tunnels import check_tunnels, ssh_tunnels
+from callboard.runtime.deadlines import wait_until
 
 ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null")
 

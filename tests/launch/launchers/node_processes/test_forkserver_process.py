@@ -8,8 +8,8 @@ import forked_functions
 import psutil
 import pytest
 
-from callboard.deadlines import wait_until
 from callboard.launch.launchers.node_processes.forkserver import CannotFork, ForkServer, wait_for_any
+from callboard.runtime.deadlines import wait_until
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import time
 import psutil
 import pytest
 
-from callboard.deadlines import wait_until
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.node_processes.forkserver_watch import ForkserverWatch
+from callboard.runtime.deadlines import wait_until
 
 
 class Clock:

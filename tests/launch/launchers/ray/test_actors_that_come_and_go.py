@@ -3,7 +3,7 @@
 import pytest
 from ray_clusters import autoscaling_cluster, machines_alive, ray_cluster
 
-from callboard.deadlines import wait_until
+from callboard.runtime.deadlines import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import threading
 
-from callboard.deadlines import wait_until
 from callboard.launch.launchers.supervision.turn_watch import TurnWatch
 from callboard.launch.nodes.progress import Progress
+from callboard.runtime.deadlines import wait_until
 
 TIMEOUT = 20.0
 LOOKS = 120

@@ -18,12 +18,12 @@ import tensorflow as tf
 
 from callboard.agents.variables.weights import WeightClient
 from callboard.data import Version
-from callboard.deadlines import wait_until
 from callboard.launch.nodes.acting import weight_relay
 from callboard.launch.nodes.acting.weight_fetching import CALL_SECONDS, fetch_pause, fetch_weights
 from callboard.launch.nodes.acting.weight_relay import RelayedLearner, WeightRelay
 from callboard.launch.nodes.acting.weight_store import WeightStore
 from callboard.launch.nodes.node import NodeContext, Unreachable
+from callboard.runtime.deadlines import wait_until
 
 SIZE = 1000
 

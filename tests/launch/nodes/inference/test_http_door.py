@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from open_door import FIRST, TOKEN, opened
 
-from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.serving.server_address import tls_context
 from callboard.policy_client import EpisodeLost, PolicyClient, ServerError, ServerUnreachable
+from callboard.runtime.deadlines import wait_until
 
 PLAIN = {"image": FIRST["image"].tolist(), "speed": [0.5, -2.0], "gear": 3}
 BEGIN = {"episode": "a", "sequence": 0, "observation": PLAIN}

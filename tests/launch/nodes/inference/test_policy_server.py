@@ -12,8 +12,8 @@ import pytest
 from open_door import free_port
 from other_interpreters import interpreters
 
-from callboard.deadlines import wait_until
 from callboard.policy_client import PolicyClient, ServerError
+from callboard.runtime.deadlines import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 EXAMPLES = ROOT / "examples" / "external_simulators"

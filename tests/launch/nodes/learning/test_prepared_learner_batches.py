@@ -8,7 +8,7 @@ import tensorflow as tf
 from callboard.data import Layout
 from callboard.launch.nodes.learning.prepared_learner import distributed_batches, iterators
 from callboard.replay import Elements, ReplayDataset, ReplayHandle
-from callboard.tracing_lock import TRACING
+from callboard.runtime.tracing_lock import TRACING
 
 LAYOUT = Layout(None, envs_per_actor=4, actors=1, shards=1, replicas=1, seed=0, max_steps=100)
 HANDLE = ReplayHandle(lambda: ["localhost:1"])

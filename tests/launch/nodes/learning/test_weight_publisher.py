@@ -10,8 +10,8 @@ import tensorflow as tf
 from callboard.agents.variables.finite_checks import NotFiniteError
 from callboard.agents.variables.weights import Unpacking
 from callboard.data import Version
-from callboard.deadlines import Deadline
 from callboard.launch.nodes.learning.weight_publisher import WeightPublisher
+from callboard.runtime.deadlines import Deadline
 
 
 @pytest.fixture

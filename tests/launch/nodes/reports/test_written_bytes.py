@@ -2,9 +2,9 @@
 
 import time
 
-from callboard.deadlines import wait_until
 from callboard.launch.nodes.progress import Progress
 from callboard.launch.nodes.reports.written_bytes import bytes_in, marked_while_files_grow
+from callboard.runtime.deadlines import wait_until
 
 
 def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from callboard.deadlines import Deadline, retry, wait_until
+from callboard.runtime.deadlines import Deadline, retry, wait_until
 
 
 def test_a_deadline_passes_and_can_be_moved(clock):

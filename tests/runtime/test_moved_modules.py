@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from callboard import moved_modules
 from callboard.launch.experiments.experiment import Experiment
+from callboard.runtime import moved_modules
 
 MOVED = dict(line.split() for line in moved_modules._MOVED.split("\n") if line)
 

@@ -47,6 +47,7 @@ agents.weights agents.variables.weights
 atomic_files files.atomic_files
 callback_settings settings.callback_settings
 caller_words messages.caller_words
+deadlines runtime.deadlines
 environments.adapters.gymnasium_registry environments.gymnasium_registry
 environments.adapters.info_masks environments.info_masks
 environments.adapters.minigrid environments.minigrid
@@ -68,7 +69,9 @@ environments.multi_agent.pettingzoo_names environments.adapters.pettingzoo_names
 environments.recorded.info_columns environments.recorded.chosen_infos
 foreign_names messages.foreign_names
 guarded_files files.guarded_files
+imports_elsewhere runtime.imports_elsewhere
 install_commands messages.install_commands
+interpreter runtime.interpreter
 launch.cli cli
 launch.comparison studies.comparison
 launch.datasets studies.datasets
@@ -108,6 +111,7 @@ launch.trained.video_files launch.pictures.video_files
 launch.trained.warm_start launch.saved.warm_start
 launch.tuning studies.tuning
 manifest files.manifest
+moved_modules runtime.moved_modules
 named_objects settings.named_objects
 nested_settings settings.nested_settings
 networks.actor_critics.discrete_actor_critic networks.actor_critics.actor_critic
@@ -124,6 +128,7 @@ setting_arguments settings.setting_arguments
 setting_descriptions settings.setting_descriptions
 setting_types settings.setting_types
 settings.foreign_names messages.foreign_names
+tracing_lock runtime.tracing_lock
 """
 """Old and new names of modules and packages, without the library's."""
 

@@ -13,10 +13,10 @@ from parsed_modules import parsed
 
 from callboard.environments.workers.interpreters import find_interpreter
 from callboard.errors import CallboardError
-from callboard.interpreter import callboard_command, python_command, spawning_on_this_path
+from callboard.runtime.interpreter import callboard_command, python_command, spawning_on_this_path
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHOWN = {"interpreter.py", "messages/install_commands.py", "environments/workers/interpreters.py"}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHOWN = {"runtime/interpreter.py", "messages/install_commands.py", "environments/workers/interpreters.py"}
 """Modules that may name `sys.executable`: the one that starts it, one that only shows it, and one for `python -I`."""
 STARTERS = {"system", "popen", "fork_exec", "spawnv_passfds", "create_subprocess_exec", "create_subprocess_shell"}
 NAMES = re.compile(r"sys\.executable|from sys import|subprocess|os\.exec|spawn|forkserver|" + "|".join(STARTERS))
@@ -36,7 +36,19 @@ SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_s
 
 def modules():
     folders = (
-        *("messages", "files", "settings", "networks", "environments", "replay", "agents", "launch", "studies", "cli"),
+        *(
+            "messages",
+            "runtime",
+            "files",
+            "settings",
+            "networks",
+            "environments",
+            "replay",
+            "agents",
+            "launch",
+            "studies",
+            "cli",
+        ),
         *("benchmarks", "examples"),
     )
     found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
@@ -91,7 +103,7 @@ def test_libraries_are_not_taken_from_the_working_directory(hostile):
 
 def test_processes_that_are_spawned_take_none_either(hostile):
     code = (
-        "import multiprocessing, os; from callboard.interpreter import spawning_on_this_path\n"
+        "import multiprocessing, os; from callboard.runtime.interpreter import spawning_on_this_path\n"
         "context = multiprocessing.get_context('spawn')\n"
         "with spawning_on_this_path():\n"
         "    process = context.Process(target=os.getpid); process.start(); process.join(); print(process.exitcode)\n"
@@ -118,7 +130,7 @@ def test_the_command_as_a_module_takes_none_that_it_imports_itself(hostile):
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/autogroup").exists(), reason="this kernel groups no sessions")
 def test_a_new_session_keeps_the_niceness_of_who_has_started_it():
-    code = "import os, subprocess; from callboard.interpreter import python_command; "
+    code = "import os, subprocess; from callboard.runtime.interpreter import python_command; "
     code += "niceness = os.nice(7) or os.nice(1); print(niceness, flush=True); "
     code += "show = 'print(open(\"/proc/self/autogroup\").read())'; "
     code += "subprocess.run(python_command(show, in_new_session=True), start_new_session=True)"

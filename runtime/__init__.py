@@ -1,0 +1,1 @@
+"""How Python itself runs: interpreters are started, libraries are imported, threads wait and take turns."""
