@@ -60,18 +60,13 @@ class HostMember:
         clock: Clock = time.monotonic,
     ):
         self._cluster = cluster
-        self._host = host
-        self._incarnation = uuid.uuid4().hex
-        self._settings = dict(settings)
+        self._state = HostHeartbeat(host, uuid.uuid4().hex, dict(settings), dict.fromkeys(groups, 0), 0, None, {})
+        """What the next heartbeat reports.  Only the supervisor's thread replaces it."""
         self._events = events
         self._connect = connect
         self._first_host = connect()
         self._end_of_run = end_of_run
         self._clock = clock
-        self._epochs = {group: 0 for group in groups}
-        self._blocked: dict[str, float] = {}
-        self._lowest_order = 0
-        self._outcome: dict[str, Any] | None = None
         self._command = HostOrder(WAIT)
         self._leaves = False
         """Whether this host ends its nodes without waiting for the others."""
@@ -97,7 +92,7 @@ class HostMember:
             if patience.has_passed:
                 raise CallboardError(
                     f"{problem}, for {self._cluster.patience:.0f} s; start the same command on {self._cluster.first}, "
-                    f"and see callboard cluster check {self._cluster.path} --host {self._host}"
+                    f"and see callboard cluster check {self._cluster.path} --host {self._state.host}"
                 )
             if reminder.has_passed:
                 reminder.restart(_REMIND_SECONDS)
@@ -116,7 +111,8 @@ class HostMember:
             raise CallboardError(command.reason)
         if command.kind == WAIT:
             return command.reason
-        self._epochs.update({group: epoch for group, (epoch, _) in command.epochs.items()})
+        epochs = {group: epoch for group, (epoch, _) in command.epochs.items()}
+        self._state = self._state._replace(epochs={**self._state.epochs, **epochs})
         self._obey(command)
         return ""
 
@@ -126,7 +122,7 @@ class HostMember:
 
     def close(self) -> None:
         """Reports that all nodes have ended."""
-        self._lowest_order = ALL_ENDED
+        self._state = self._state._replace(lowest_order=ALL_ENDED)
         self._closed = True
         self._wake.set()
         self._thread.join()
@@ -135,27 +131,28 @@ class HostMember:
         return self._leaves or (self._command.kind == STOP and order <= self._command.order)
 
     def have_stopped(self, order: int) -> None:
-        self._lowest_order = order + 1
+        self._state = self._state._replace(lowest_order=order + 1)
         self._wake.set()
 
     def must_restart(self, group: str) -> bool:
-        return self._epoch_of(group)[0] > self._epochs[group]
+        return self._epoch_of(group)[0] > self._state.epochs[group]
 
     def may_start(self, group: str) -> bool:
-        return self._epoch_of(group) == (self._epochs[group], True)
+        return self._epoch_of(group) == (self._state.epochs[group], True)
 
     def group_ended(self, group: str) -> None:
         # If other hosts are still in the same epoch, this is the host that begins the next one.
-        self._epochs[group] = max(self._epoch_of(group)[0], self._epochs[group] + 1)
+        epoch = max(self._epoch_of(group)[0], self._state.epochs[group] + 1)
+        self._state = self._state._replace(epochs={**self._state.epochs, group: epoch})
         self._wake.set()
 
     def seconds_blocked(self, here: dict[str, float]) -> Mapping[str, float]:
-        self._blocked = here
+        self._state = self._state._replace(blocked=here)
         return self._command.blocked
 
     def ends(self, outcome: Outcome) -> None:
-        if self._host == self._cluster.first or (outcome.failed_node is not None and not self._leaves):
-            self._outcome = dataclasses.asdict(outcome)
+        if self._state.host == self._cluster.first or (outcome.failed_node is not None and not self._leaves):
+            self._state = self._state._replace(outcome=dataclasses.asdict(outcome))
             self._wake.set()
         elif self._command.kind != STOP:
             # Only this host was stopped.
@@ -187,7 +184,7 @@ class HostMember:
                 self.heartbeat()
         except Exception as error:
             # Without this thread, the supervisor would wait for other hosts forever.
-            self._leave(self._host, error_text(error))
+            self._leave(self._state.host, error_text(error))
 
     def _send(self) -> HostOrder | None:
         """Sends a heartbeat; returns the command in the answer, or None if there is no answer.
@@ -195,17 +192,8 @@ class HostMember:
         Raises:
           CallboardError: the first host runs another version.
         """
-        heartbeat = HostHeartbeat(
-            self._host,
-            self._incarnation,
-            self._settings,
-            dict(self._epochs),
-            self._lowest_order,
-            self._outcome,
-            self._blocked,
-        )
         try:
-            answer = self._first_host.heartbeat(PROTOCOL, *heartbeat)
+            answer = self._first_host.heartbeat(PROTOCOL, *self._state)
         except StatusNotOk as error:
             self._first_host = self._connect()
             if error.code.name in _NO_ANSWER:
@@ -223,9 +211,9 @@ class HostMember:
             self._notify("answers again")
         former, self._command = self._command, command
         if command.kind == WAIT:
-            self._leave(self._host, "another machine has taken its place")
+            self._leave(self._state.host, "another machine has taken its place")
         elif command.kind == LEAVE:
-            self._leave(self._host, command.reason)
+            self._leave(self._state.host, command.reason)
         elif command.kind == STOP and command.outcome is not None and command.outcome != former.outcome:
             self._events.put(Event("", "outcome", Outcome(**command.outcome)))
         elif command.kind == RUN and former.kind == STOP:
