@@ -14,7 +14,7 @@ from ...data import Version
 from ...errors import CallboardError, one_line
 from ..experiments.settings import read_experiment
 from ..nodes.inference.episode_server import EpisodeServer
-from ..nodes.inference.places import Place
+from ..nodes.inference.places import Place, PlacePool
 from ..run_directory.found_runs import RunReference
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights
@@ -78,7 +78,7 @@ class ServedPolicy:
         self._reloads = not is_url(reference.run) and reference.checkpoint in ("", "best", "latest")
         self._next_look = time.monotonic() + RELOAD_SECONDS
         self._version = Version(0, 0)
-        self.episodes = EpisodeServer(self._make_place, places, self._infer, lambda: self._version, silence)
+        self.episodes = EpisodeServer(PlacePool(self._make_place, places), self._infer, lambda: self._version, silence)
 
     def serve(self, stop: threading.Event) -> None:
         """Answers requests until `stop` is set."""

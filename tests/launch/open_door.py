@@ -14,7 +14,7 @@ from callboard.environments.batches import encoding
 from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.launch.nodes.inference.episode_server import EpisodeServer
 from callboard.launch.nodes.inference.http_door import HttpDoor
-from callboard.launch.nodes.inference.places import Place
+from callboard.launch.nodes.inference.places import Place, PlacePool
 from callboard.launch.serving.server_address import ServerAddress
 from callboard.launch.serving.wire_format import WireFormat
 
@@ -36,7 +36,7 @@ class Door:
     def __init__(self, port, places, refusal, tls):
         self.seen = []
         spec = encoding.EnvironmentEncoding(observation_encoding(OBSERVATION), action_encoding(ACTION)).spec()
-        self.episodes = EpisodeServer(self._place, places, self._infer, lambda: Version(0, 5), silence=60.0)
+        self.episodes = EpisodeServer(PlacePool(self._place, places), self._infer, lambda: Version(0, 5), silence=60.0)
         address = ServerAddress("127.0.0.1", port)
         self.url = address.url(tls is not None)
         wire = WireFormat(spec)

@@ -15,7 +15,7 @@ from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
 from ....data import Nest, Timestep, Version
 from ....errors import CallboardError
 from ....runtime.deadlines import Clock
-from .places import Place
+from .places import Place, PlacePool
 from .request_batcher import RequestBatcher
 
 ANSWER_SECONDS = 10.0
@@ -87,38 +87,30 @@ class EpisodeServer:
     reaches for `silence` seconds is cut off: its newest transition is not valid, and nothing is learned from it.
 
     Args:
-      make_place: makes a place; called once for each, when it is first needed.
-      places: the most episodes at a time.
+      places: where episodes are played; there are at most as many at a time.
       infer: computes the results of requests.
       version: returns the version of the weights that act.
       silence: seconds.
-      rotates: whether the place that has been free for longest is taken for a new episode, rather than the first one.
       may_step: returns whether an action may be given.
       clock: the clock.
     """
 
     def __init__(
         self,
-        make_place: Callable[[int], Place],
-        places: int,
+        places: PlacePool,
         infer: Callable[[Sequence[InferenceRequest]], Sequence[InferenceResult]],
         version: Callable[[], Version],
         silence: float,
-        rotates: bool = False,
         may_step: Callable[[], bool] = lambda: True,
         clock: Clock = time.monotonic,
     ):
-        self._make_place = make_place
         self._places = places
         self._infer = infer
         self._version = version
         self._silence = silence
-        self._rotates = rotates
         self._may_step = may_step
         self._clock = clock
         self._batcher = RequestBatcher(_BATCH_SECONDS)
-        self._made: list[Place] = []
-        self._free: list[Place] = []
         self._open: dict[str, _OpenEpisode] = {}
         self._acting: dict[int, tuple[Place, _OpenEpisode | None]] = {}
         """Places whose newest timestep has not been acted on, with the episode that waits for the action."""
@@ -181,8 +173,7 @@ class EpisodeServer:
         for pending in self._batcher.next_batch(0.0):
             _fail(pending.result, _CLOSED)
         self.when_answered()
-        for place in self._made:
-            place.close()
+        self._places.close()
 
     def _take(self, request: StepRequest, result: "Future[Nest]") -> None:
         episode = self._open.get(request.episode)
@@ -238,28 +229,19 @@ class EpisodeServer:
             )
         if request.ends:
             raise RefusedRequest(400, "bad_request", "an episode cannot end with timestep 0: nothing was done in it")
-        place = self._take_place()
+        place = self._places.take()
+        if place is None:
+            raise RefusedRequest(503, "full", f"all {self._places.size} places for episodes are taken: try again later")
         episode = _OpenEpisode(request.episode, place, self._clock(), chosen=request.action, waiting=[result])
         self._open[request.episode] = episode
         place.observe(_timestep(request, first=True))
         self._acting[place.index] = place, episode
 
-    def _take_place(self) -> Place:
-        if len(self._made) < self._places and (self._rotates or not self._free):
-            place = self._make_place(len(self._made))
-            self._made.append(place)
-            return place
-        if not self._free:
-            raise RefusedRequest(503, "full", f"all {self._places} places for episodes are taken: try again later")
-        place = self._free[0] if self._rotates else min(self._free, key=lambda free: free.index)
-        self._free.remove(place)
-        return place
-
     def _end(self, episode: _OpenEpisode, sequence: int) -> None:
         del self._open[episode.name]
         self._batcher.forget(hash(episode.name))
         self._ended[episode.name] = sequence
-        while len(self._ended) > 4 * self._places + 64:
+        while len(self._ended) > 4 * self._places.size + 64:
             self._ended.popitem(last=False)
 
     def _cut_off(self, episode: _OpenEpisode) -> None:
@@ -269,11 +251,7 @@ class EpisodeServer:
         if episode.place.index in self._acting:
             self._acting[episode.place.index] = episode.place, None
         else:
-            self._set_free(episode.place)
-
-    def _set_free(self, place: Place) -> None:
-        place.rest()
-        self._free.append(place)
+            self._places.give_back(episode.place)
 
     def _act(self) -> None:
         if not self._acting:
@@ -294,7 +272,7 @@ class EpisodeServer:
             del self._acting[place.index]
             if episode is None:
                 place.act(result, version)
-                self._set_free(place)
+                self._places.give_back(place)
                 continue
             self.requests += 1
             if episode.chosen is not None:

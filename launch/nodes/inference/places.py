@@ -1,5 +1,7 @@
 """Places of a policy server: what it keeps of the policy for each episode at a time."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ....agents.policies.acting import end_record, make_record
@@ -86,3 +88,40 @@ class RecordedPlace(Place):
 
     def close(self) -> None:
         self.writer.close()
+
+
+class PlacePool:
+    """The places of a policy server, which are made when they are first needed.
+
+    Args:
+      make_place: makes the place with an index.
+      size: the most places.
+      rotates: whether the place that has been free for longest is taken next, rather than the first one.
+    """
+
+    def __init__(self, make_place: Callable[[int], Place], size: int, rotates: bool = False):
+        self._make_place = make_place
+        self.size = size
+        self._rotates = rotates
+        self._made: list[Place] = []
+        self._free: list[Place] = []
+
+    def take(self) -> Place | None:
+        """Returns a place for an episode; None if all are taken."""
+        if len(self._made) < self.size and (self._rotates or not self._free):
+            self._made.append(self._make_place(len(self._made)))
+            return self._made[-1]
+        if not self._free:
+            return None
+        place = self._free[0] if self._rotates else min(self._free, key=lambda free: free.index)
+        self._free.remove(place)
+        return place
+
+    def give_back(self, place: Place) -> None:
+        """Takes back a place whose episode has ended."""
+        place.rest()
+        self._free.append(place)
+
+    def close(self) -> None:
+        for place in self._made:
+            place.close()

@@ -22,7 +22,7 @@ from ..reports.messages import Report
 from ..reports.step_budget import StepLease
 from .episode_server import EpisodeServer
 from .inference import InferenceNode
-from .places import RecordedPlace
+from .places import PlacePool, RecordedPlace
 
 if TYPE_CHECKING:
     from .http_door import HttpDoor
@@ -154,13 +154,11 @@ class PolicyServerNode(InferenceNode):
         replay = self._run.agent.make_replay(self._layout)
         shared = None if replay.pace is None else SharedPace(replay.pace, self._run.placement.actors)
         self._episodes = EpisodeServer(
-            functools.partial(self._make_place, shared),
-            self._run.placement.actors,
+            # Where exploration depends on the place, simulators take turns in all of them.
+            PlacePool(functools.partial(self._make_place, shared), self._run.placement.actors, not replay.is_queue),
             self._infer_places,
             self._newest_version,
             self._run.server.policy_server_silence,
-            # Where exploration depends on the place, simulators take turns in all of them.
-            rotates=not replay.is_queue,
             may_step=self._may_step,
         )
         self._door = prepare_door(self._run, self._layout, self._episodes, self._health)

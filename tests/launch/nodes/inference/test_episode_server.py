@@ -6,7 +6,7 @@ import pytest
 from callboard.agents.policies.batched_policy import InferenceResult
 from callboard.data import Version
 from callboard.launch.nodes.inference.episode_server import ANSWER_SECONDS, EpisodeServer, RefusedRequest, StepRequest
-from callboard.launch.nodes.inference.places import Place, RecordedPlace
+from callboard.launch.nodes.inference.places import Place, PlacePool, RecordedPlace
 
 
 class Writer:
@@ -37,17 +37,15 @@ class Writer:
 class Served:
     """An episode server whose action is the observation, with a clock that stands still."""
 
-    def __init__(self, places=2, **options):
+    def __init__(self, places=2, rotates=False):
         self.now, self.writers, self.batches, self.may_step = 0.0, [], [], True
         self.server = EpisodeServer(
-            self.place,
-            places,
+            PlacePool(self.place, places, rotates),
             self.infer,
             lambda: Version(0, 3),
             silence=5.0,
             clock=lambda: self.now,
             may_step=lambda: self.may_step,
-            **options,
         )
 
     def place(self, index):
@@ -268,9 +266,8 @@ def test_the_state_of_a_policy_with_memory_follows_the_timesteps():
         seen.extend(float(request.state[0]) for request in requests)
         return [InferenceResult(request.slots, (), request.state + 1) for request in requests]
 
-    server = EpisodeServer(
-        lambda index: Place(index, np.zeros(1), 0), 1, infer, lambda: Version(0, 0), silence=5.0, clock=lambda: 0.0
-    )
+    places = PlacePool(lambda index: Place(index, np.zeros(1), 0), 1)
+    server = EpisodeServer(places, infer, lambda: Version(0, 0), silence=5.0, clock=lambda: 0.0)
     for number in range(3):
         server.submit(StepRequest("a", number, np.zeros(1, np.float32)))
         server.serve_once()
