@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import reverb
 import tensorflow as tf
 import tree
 
@@ -55,13 +56,15 @@ class SequenceColumns:
         self._stack = stack
         self._skips = stack > 1 and repeats
         """Whether the frame before a sequence's first is the same one, and is left out."""
-        self.earlier = stack - 1 + self._skips
+        self._earlier = stack - 1 + self._skips
         """Frames of each kind in an item before that of its first timestep."""
         leaves = tree.flatten(layout.record.observation)
         self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
         paths = [path_text(path) for path, _ in tree.flatten_with_path(layout.record.observation)]
-        self.kinds = [paths[index] for index in self._frames]
+        self._kinds = [paths[index] for index in self._frames]
         """Paths of the kinds of frames in an observation."""
+        self.is_single = not self._frames and not tree.flatten(self._state)
+        """Whether there is one column, which is not inside a tuple: that takes half the time."""
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
         age = tf.TensorSpec((), tf.int32) if stack > 1 else ()
         returns = tf.TensorSpec((), tf.float32) if keeps_returns else ()
@@ -76,12 +79,39 @@ class SequenceColumns:
         """Selects from a record's leaves those that are frames."""
         return [leaves[index] for index in self._frames]
 
+    def frames_before(self, state: Nest, leaves: Sequence[Any]) -> list[Sequence[Any]]:
+        """Returns the frames of the timesteps before a writer's first, which has these leaves, from the state there."""
+        if self._stack == 1:
+            return []
+        return [*single_frames(state, self._stack, self._kinds), self.frames(leaves)][: self._earlier]
+
+    def writer(self, client: reverb.Client, length: int, period: int) -> reverb.TrajectoryWriter:
+        """Returns a writer of these columns, see `SequenceWriter`."""
+        writer = client.trajectory_writer(num_keep_alive_refs=2 * length + 1 + self._earlier)
+        chunk = chunk_length(length, framed=bool(self._frames), overlapping=period < length)
+        alive, first_state = self._earlier + length + chunk + 1, 1 + len(self._frames)
+        for column in range(first_state):
+            path = () if self.is_single else (column,)
+            writer.configure(path, num_keep_alive_refs=alive, max_chunk_length=chunk)
+        for column in range(first_state, first_state + len(tree.flatten(self._state))):
+            writer.configure((column,), num_keep_alive_refs=length // period + 2, max_chunk_length=1)
+        return writer
+
+    def newest(self, history: Any, length: int) -> list[Any]:
+        """Returns the parts of a writer's `history` that are an item of its newest timesteps."""
+        begin = -length - 1
+        if self.is_single:
+            return [history[begin:]]
+        first_state = 1 + len(self._frames)
+        frames = [column[begin - self._earlier :] for column in history[1:first_state]]
+        return [history[0][begin:], *frames, *(column[begin] for column in history[first_state:])]
+
     def signature(self, length: int) -> SequenceItem:
         """Returns the `tf.TensorSpec` nest of an item of `length` transitions."""
         frames = self.frames(tree.flatten(self._record))
         return SequenceItem(
             packed=self.packing.signature(length + 1),
-            frames=tuple(specs.add_leading(frame, self.earlier + length + 1, self._batch) for frame in frames),
+            frames=tuple(specs.add_leading(frame, self._earlier + length + 1, self._batch) for frame in frames),
             state=specs.add_leading(self._state, self._batch),
         )
 
@@ -187,8 +217,7 @@ class SequenceWriter:
         self._repeats = period > length
         keeps_returns = returns_discount is not None
         self._columns = SequenceColumns(layout, layout.envs_per_actor, stack, self._repeats, keeps_returns)
-        self._stack = stack
-        self._age = np.zeros(layout.envs_per_actor, np.int32)
+        self._ages = None if stack == 1 else EpisodeAges(layout.envs_per_actor, stack)
         self._returns = None if returns_discount is None else DiscountedReturns(returns_discount, layout.envs_per_actor)
         self._rows = self._columns.packing.rows(1)
         self._row = self._rows.bytes[0]  # A view.
@@ -201,14 +230,9 @@ class SequenceWriter:
         self._timesteps = 0
         self._caught_up = True
         self.items_written = 0
-        alive = 2 * length + 1 + self._columns.earlier
         client = replay.client(shard)
         self._room = QueueRoom(client, table) if waits_for_room else None
-        self._writer = client.trajectory_writer(num_keep_alive_refs=alive)
-        signature = self._columns.signature(length)
-        self._every_timestep = 1 + len(signature.frames)
-        self._single_column = len(tree.flatten(signature)) == 1
-        self._configure(len(tree.flatten(signature)))
+        self._writer = self._columns.writer(client, length, period)
 
     def append(self, record: Record, state: Nest) -> None:
         """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
@@ -218,30 +242,30 @@ class SequenceWriter:
         if self._timesteps == 0:
             check_shapes(record, self._record_spec)
         begins = self._timesteps % self._period == 0
+        again = begins and self._repeats and self._timesteps > 0
         if begins:
             self._item_id = item_id(self._writer_number, self._timesteps // self._period)
         leaves = tree.flatten(record)
         packed = self._columns.packed(leaves)
-        if self._stack > 1:
-            self._count_age(record.first, again=begins and self._repeats)
-            packed = (*packed, self._age)
+        if self._ages is not None:
+            packed = (*packed, self._ages.after(record, again))
         if self._returns is not None:
-            packed = (*packed, self._returns.after(record, again=begins and self._repeats and self._timesteps > 0))
+            packed = (*packed, self._returns.after(record, again))
         self._rows.fill((self._item_id, *packed))
-        if self._single_column:
+        if self._columns.is_single:
             self._writer.append(self._row)
         else:
             frames, states = self._columns.frames(leaves), tree.flatten(without_frames(state)) if begins else ()
-            if self._timesteps == 0 and self._stack > 1:
-                # In place of the timesteps before; their rows are not part of any item.
-                begun = [*single_frames(state, self._stack, self._columns.kinds), frames]
-                for earlier in begun[: self._columns.earlier]:
+            if self._timesteps == 0:
+                # Their rows are not part of any item.
+                for earlier in self._columns.frames_before(state, leaves):
                     self._writer.append((self._row, *earlier, *states))
             self._writer.append((self._row, *frames, *states))
         self._timesteps += 1
         beyond_first = self._timesteps - (self._length + 1)
         if beyond_first >= 0 and beyond_first % self._period == 0:
-            self._writer.create_item(self._table, priority=1.0, trajectory=self._item())
+            newest = self._columns.newest(self._writer.history, self._length)
+            self._writer.create_item(self._table, priority=1.0, trajectory=newest)
             self.items_written += 1
             self._caught_up = False
             if self.items_written == 1:
@@ -274,33 +298,30 @@ class SequenceWriter:
         """Closes the connection; unconfirmed items are lost."""
         self._writer.close()
 
-    def _count_age(self, first: np.ndarray, again: bool) -> None:
-        """Counts the timesteps of episodes; `again` if the timestep has been written as the end of a sequence."""
-        if self._timesteps == 0:
-            # The state's frames never belong to another episode.
-            self._age[:] = self._stack - 1
-        elif not again:
-            self._age += 1
-        self._age[first] = 0
 
-    def _configure(self, columns: int) -> None:
-        chunk = chunk_length(self._length, framed=self._every_timestep > 1, overlapping=self._period < self._length)
-        for column in range(self._every_timestep):
-            # A single column takes half the time if it is not inside a tuple.
-            path = () if self._single_column else (column,)
-            alive = self._columns.earlier + self._length + chunk + 1
-            self._writer.configure(path, num_keep_alive_refs=alive, max_chunk_length=chunk)
-        for column in range(self._every_timestep, columns):
-            starts = self._length // self._period + 2
-            self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
+class EpisodeAges:
+    """The age in timesteps of every environment's episode, of a batch, which says how many frames are stacked.
 
-    def _item(self) -> list[Any]:
-        """Returns the columns of the newest timesteps, in the order of a `SequenceItem`."""
-        history, begin = self._writer.history, -self._length - 1
-        if self._single_column:
-            return [history[begin:]]
-        frames = [column[begin - self._columns.earlier :] for column in history[1 : self._every_timestep]]
-        return [history[0][begin:], *frames, *(column[begin] for column in history[self._every_timestep :])]
+    Args:
+      batch: number of environments.
+      stack: number of frames in a stack (k).
+    """
+
+    def __init__(self, batch: int, stack: int):
+        # The frames before the first timestep, those of the state, never belong to another episode.
+        self._ages = np.full(batch, stack - 2, np.int32)
+
+    def after(self, record: Record, again: bool = False) -> np.ndarray:
+        """Returns the ages `[B]` at a timestep; the array changes with the next one.
+
+        Args:
+          record: the timestep, arrays `[B, ...]`.
+          again: whether it is the same one as in the call before.
+        """
+        if not again:
+            self._ages += 1
+        self._ages[record.first] = 0
+        return self._ages
 
 
 class DiscountedReturns:
