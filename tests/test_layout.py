@@ -29,7 +29,7 @@ TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 636
-LIBRARY_LINES = 83_605
+LIBRARY_LINES = 83_636
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
@@ -301,7 +301,6 @@ MOST_FIELDS, MOST_METHODS = 20, 25
 LARGE_CLASSES = {
     "launch/run_directory/layout.py:RunDirectory": (5, 36),
     "launch/session.py:Session": (8, 28),
-    "replay/writing/item_writer.py:ItemWriter": (21, 10),
 }
 """Fields and methods of the classes that have more than is allowed.  The table may only shrink."""
 

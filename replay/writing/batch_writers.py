@@ -40,6 +40,8 @@ class PerEnvironmentWriters:
         alive = span + 2 * CHUNK_LENGTH
         # No validation against the server's signature: it would request the signature and wait for it forever.
         self._writers = [client.trajectory_writer(alive, validate_items=False) for _ in range(batch)]
+        self.number = batch
+        """Reverb writers, each of which has unconfirmed items of its own."""
         self._keeps_state = keeps_state
         # A single column takes half the time if it is not inside a tuple.
         rows: tuple[int, ...] = (0,) if keeps_state else ()
@@ -66,7 +68,7 @@ class PerEnvironmentWriters:
 
     def create_items(
         self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
-    ) -> None:
+    ) -> int:
         """Creates an item of the newest timesteps for each of the given environments.
 
         An item is always a slice of consecutive timesteps: within a chunk Reverb silently ignores repeated or skipped
@@ -79,6 +81,9 @@ class PerEnvironmentWriters:
           length: transitions in an item.  If items store a state, it must have been appended with their first timestep.
           stack: number of stacked frames; items start `stack - 1` timesteps earlier.
 
+        Returns:
+          How many items were created.
+
         Raises:
           CallboardError: a priority is negative or not finite.
         """
@@ -88,6 +93,7 @@ class PerEnvironmentWriters:
             history = self._histories[env]
             columns = [history[0][newest], history[1][begin]] if self._keeps_state else [history[newest]]
             self._writers[env].create_item(table, priority, columns)
+        return len(envs)
 
     def ready(self, timeout: float, max_pending: int) -> bool:
         """Waits up to `timeout` seconds until each writer has at most `max_pending` unconfirmed items.
@@ -128,6 +134,7 @@ class WholeBatchWriter:
     def __init__(self, replay: ReplayHandle, shard: int, batch: int, span: int, keeps_state: bool):
         alive = span + 2 * CHUNK_LENGTH
         self._writer = replay.client(shard).trajectory_writer(alive, validate_items=False)
+        self.number = 1
         self._keeps_state = keeps_state
         self._writer.configure((0,) if keeps_state else (), num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
         if keeps_state:
@@ -142,8 +149,8 @@ class WholeBatchWriter:
 
     def create_items(
         self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
-    ) -> None:
-        """Creates one item of the newest timesteps, whose priority is the sum of those of its environments.
+    ) -> int:
+        """Creates one item of the newest timesteps, whose priority is the sum of those of its environments; returns 1.
 
         Raises:
           CallboardError: a priority is negative or not finite.
@@ -152,6 +159,7 @@ class WholeBatchWriter:
         history, newest = self._writer.history, slice(-length - stack, None)
         columns = [history[0][newest], history[1][-length - 1]] if self._keeps_state else [history[newest]]
         self._writer.create_item(table, sum(priorities), columns)
+        return 1
 
     def ready(self, timeout: float, max_pending: int) -> bool:
         """Waits up to `timeout` seconds until at most `max_pending` items are unconfirmed; returns whether they are."""

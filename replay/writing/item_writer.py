@@ -50,21 +50,20 @@ class ItemWriter:
         shard: int = 0,
         exponent: float = 1.0,
     ):
-        batch, length, stack = item_format.layout.envs_per_actor, item_format.length, item_format.stack
+        batch, length = item_format.layout.envs_per_actor, item_format.length
+        whole_batches = item_format.together > 1
         self._format = item_format
         self._batch = batch
         self._table = table
-        self._length = length
         self._period = period
         self._priority = priority
         self._exponent = exponent
-        self._stack = stack
         self._rows = item_format.rows.rows(batch)
         self._states = item_format.state.rows(batch) if item_format.state else None
-        self._writes_batches = item_format.together > 1
-        self._appended: Any = self._rows.bytes if self._writes_batches else list(self._rows.bytes)  # Views.
-        kind: Any = WholeBatchWriter if self._writes_batches else PerEnvironmentWriters
-        self._writers = kind(replay, shard, batch, length + stack, keeps_state=self._states is not None)
+        self._appended: Any = self._rows.bytes if whole_batches else list(self._rows.bytes)  # Views.
+        kind: Any = WholeBatchWriter if whole_batches else PerEnvironmentWriters
+        span = length + item_format.stack
+        self._writers = kind(replay, shard, batch, span, keeps_state=self._states is not None)
         self._recent = RecentRecords(item_format.layout.record, batch, length, all_fields=priority is not None)
         self._all_envs = list(range(batch))
         self._timesteps = 0
@@ -93,14 +92,14 @@ class ItemWriter:
         if self._timesteps == 0:
             check_shapes(record, self._format.layout.record)
             # A writer that starts in the middle of an episode does not have the previous frames.
-            self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
+            self._whole_stack_from[~np.asarray(record.first)] = self._format.stack - 1
         else:
             self._age += 1
             self._age[record.first] = 0
         # `tree` is slow, so it is called only once per timestep.
         leaves = tree.flatten(record)
         self._recent.append(leaves)
-        start = self._timesteps - self._length
+        start = self._timesteps - self._format.length
         envs = self._ended(start) if start >= 0 and start % self._period == 0 else []
         priorities = self._priorities(envs) if envs else []
         weights: Any = ()
@@ -115,11 +114,11 @@ class ItemWriter:
         self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return, weights, hindsight))
         begins = self._timesteps % self._period == 0
         states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
-        for _ in range(self._stack if self._timesteps == 0 else 1):
+        for _ in range(self._format.stack if self._timesteps == 0 else 1):
             self._writers.append(self._appended, states)
         if envs:
-            self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
-            self.items_written += 1 if self._writes_batches else len(envs)
+            length, stack = self._format.length, self._format.stack
+            self.items_written += self._writers.create_items(self._table, envs, priorities, length, stack)
         self._timesteps += 1
         self._since_ready += 1
 
@@ -129,7 +128,7 @@ class ItemWriter:
         While it returns False the actor must not step, or pending items would accumulate in memory.
         """
         if max_pending is not None:
-            return self._writers.ready(timeout, max_pending if self._writes_batches else max_pending // self._batch)
+            return self._writers.ready(timeout, max_pending // self._writers.number)
         # Items are only sent when their chunk is full, so checking all writers more often would waste time.
         if self._since_ready < CHUNK_LENGTH:
             return True
@@ -162,7 +161,7 @@ class ItemWriter:
     def _ended(self, start: int) -> list[int]:
         """Returns the environments whose newest `length + 1` timesteps, which began at `start`, are to be sampled."""
         chosen = self.chosen(self._recent.sample())
-        if start < self._stack - 1:
+        if start < self._format.stack - 1:
             whole = self._whole_stack_from <= start
             chosen = whole if chosen is None else chosen & whole
         return self._all_envs if chosen is None or chosen.all() else np.flatnonzero(chosen).tolist()

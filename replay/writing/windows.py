@@ -93,7 +93,7 @@ class WindowWriter(ItemWriter):
             cut_off = self._newest._replace(
                 first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
             )
-            for _ in range(self._length):
+            for _ in range(self._format.length):
                 self._append(cut_off, self._hindsight[-1] if self._hindsight else ())
             self._newest = None
         super().close()
@@ -145,4 +145,4 @@ class WindowWriter(ItemWriter):
         This is the usual case.  Computing the masks instead would take about 15 µs more per timestep, as much as all
         other work outside of Reverb.
         """
-        return self._timesteps_within > self._length
+        return self._timesteps_within > self._format.length
