@@ -29,7 +29,6 @@ from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
 from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
-from .nodes.evaluation.evaluation_players import EvaluationPlayers
 from .processes.exit_calls import call_at_exit, remove_call
 from .processes.stop_signals import Stopped, stop_signals
 from .result import EvaluationResult, Result, evaluation_result, result_of
@@ -259,7 +258,9 @@ class Session:
         count = experiment.evaluation_episodes if episodes is None else episodes
         if count < 1:
             raise CallboardError(f"episodes must be at least 1, not {count}")
-        played = play_episodes(experiment, self._evaluation_players(experiment), count, lambda text: None)
+        run = self._prepared.run
+        players = current_players(experiment, run, {name: self.get_weights(name) for name in run.policies})
+        played = play_episodes(experiment, players, count, lambda text: None)
         return evaluation_result(played.episodes, played.metrics)
 
     def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
@@ -269,7 +270,7 @@ class Session:
           mode: how to act; None for the experiment's `evaluation_mode`.
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = self._policy_run(policy)
+        policy_run = _policy_run(self._prepared.run, policy)
         acting, layout = self._current_policy(policy_run, with_evaluation_settings(policy_run.experiment, mode))
         return ActingPolicy(acting, policy_run.agent.acting_spec(layout.spec), self._experiment.seed)
 
@@ -282,11 +283,11 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = self._policy_run(policy)
+        policy_run = _policy_run(self._prepared.run, policy)
         try:
             return pathlib.Path(self._learner(policy_run, "save"))
         except SessionEnded:
-            return self._last_checkpoint(policy_run)
+            return _last_checkpoint(policy_run)
 
     def restore(self, checkpoint: str | pathlib.Path, policy: str | None = None) -> int:
         """Continues from the weights and the optimizer's state in a checkpoint.  Counters do not run backwards.
@@ -298,7 +299,9 @@ class Session:
         Returns:
           The checkpoint's learner step.
         """
-        return self._learner(self._policy_run(policy), "restore", str(pathlib.Path(checkpoint).absolute()))
+        return self._learner(
+            _policy_run(self._prepared.run, policy), "restore", str(pathlib.Path(checkpoint).absolute())
+        )
 
     def get_weights(self, policy: str | None = None) -> dict[str, np.ndarray]:
         """Returns a policy's current weights, by name; after the end of the run, those of its last checkpoint.
@@ -306,11 +309,11 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = self._policy_run(policy)
+        policy_run = _policy_run(self._prepared.run, policy)
         try:
             return self._learner(policy_run, "get_weights")
         except SessionEnded:
-            saved = read_policy(self._last_checkpoint(policy_run) / "policy.npz")
+            saved = read_policy(_last_checkpoint(policy_run) / "policy.npz")
             return dict(zip(saved.names, saved.values, strict=True))
 
     def set_weights(self, weights: Mapping[str, np.ndarray], policy: str | None = None) -> None:
@@ -321,7 +324,7 @@ class Session:
           policy: name of the policy, if the run has several that learn.
         """
         arrays = {name: np.asarray(value) for name, value in weights.items()}
-        self._learner(self._policy_run(policy), "set_weights", arrays)
+        self._learner(_policy_run(self._prepared.run, policy), "set_weights", arrays)
 
     def update(self, task: Any = None, policy: str | None = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
@@ -335,7 +338,7 @@ class Session:
         """
         changes = {}
         if settings:
-            policy_run = self._policy_run(policy)
+            policy_run = _policy_run(self._prepared.run, policy)
             live = live_changes(policy_run.agent, settings)
             changes = {metric_of(policy_run.policy, name): value for name, value in live.items()}
         if changes and self._experiment.learners > 1:
@@ -398,11 +401,6 @@ class Session:
             self._running().call("request_stop", reason)
         self._running().join()
 
-    def _evaluation_players(self, experiment: Experiment) -> EvaluationPlayers:
-        """Returns the environments of an evaluation, and policies with the current weights."""
-        run = self._prepared.run
-        return current_players(experiment, run, {name: self.get_weights(name) for name in run.policies})
-
     def _current_policy(self, policy_run: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
         weights = self.get_weights(policy_run.policy)
@@ -413,38 +411,10 @@ class Session:
         assign_weights(policy, weights)
         return policy, layout
 
-    def _policy_run(self, policy: str | None) -> Run:
-        """Returns the run of a policy, see `Run.of_policy`; None is the only one.
-
-        Raises:
-          CallboardError: the name is unknown, or there are several and none is named.
-        """
-        run = self._prepared.run
-        if policy is None:
-            if len(run.policies) > 1:
-                raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
-            return run.policy_runs[0]
-        if policy not in run.policies:
-            if ONLY_AGENT in run.policies:
-                raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
-            raise unknown("policy", policy, run.policies)
-        return run.of_policy(policy)
-
     def _learner(self, policy_run: Run, method: str, *arguments: Any) -> Any:
         """Executes a command in the learner and returns its result."""
         learner = policy_run.name_of("learner", 0)
         return self._running().command([learner], method, *arguments)[learner]
-
-    def _last_checkpoint(self, policy_run: Run) -> pathlib.Path:
-        """Returns the newest checkpoint in the run directory of this machine.
-
-        Raises:
-          SessionEnded: there is none.
-        """
-        latest = Checkpoints(policy_run.directory).latest()
-        if latest is None:
-            raise SessionEnded(f"the run has ended, and {self.run_directory} has no checkpoint")
-        return latest
 
     def _running(self) -> BackgroundRun:
         """Returns the run.
@@ -455,6 +425,35 @@ class Session:
         if self._background is None:
             raise CallboardError("the session was not started: use it in a with block, or call start()")
         return self._background
+
+
+def _policy_run(run: Run, policy: str | None) -> Run:
+    """Returns the run of a policy, see `Run.of_policy`; None is the only one.
+
+    Raises:
+      CallboardError: the name is unknown, or there are several and none is named.
+    """
+    if policy is None:
+        if len(run.policies) > 1:
+            raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
+        return run.policy_runs[0]
+    if policy not in run.policies:
+        if ONLY_AGENT in run.policies:
+            raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
+        raise unknown("policy", policy, run.policies)
+    return run.of_policy(policy)
+
+
+def _last_checkpoint(policy_run: Run) -> pathlib.Path:
+    """Returns the newest checkpoint in the run directory of this machine.
+
+    Raises:
+      SessionEnded: there is none.
+    """
+    latest = Checkpoints(policy_run.directory).latest()
+    if latest is None:
+        raise SessionEnded(f"the run has ended, and {policy_run.directory.path} has no checkpoint")
+    return latest
 
 
 def _raise_stopped(number: int) -> None:

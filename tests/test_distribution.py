@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NOT_IN_THE_WHEEL = ("tests/", "docs/", "examples/", ".")
+NOT_IN_THE_WHEEL = ("tests/", "docs/", "examples/", "benchmarks/zoo/", "benchmarks/results/suites/", ".")
 
 
 def run(command, folder, timeout=600):

@@ -29,7 +29,7 @@ TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 636
-LIBRARY_LINES = 83_636
+LIBRARY_LINES = 83_599
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
@@ -298,11 +298,6 @@ def test_messages_of_errors_are_no_sentences():
 
 
 MOST_FIELDS, MOST_METHODS = 20, 25
-LARGE_CLASSES = {
-    "launch/run_directory/layout.py:RunDirectory": (5, 36),
-    "launch/session.py:Session": (8, 28),
-}
-"""Fields and methods of the classes that have more than is allowed.  The table may only shrink."""
 
 
 def _size_of(definition):
@@ -325,4 +320,4 @@ def test_classes_are_small():
         if isinstance(node, ast.ClassDef)
     }
     large = {name: size for name, size in sizes.items() if size[0] > MOST_FIELDS or size[1] > MOST_METHODS}
-    assert large == LARGE_CLASSES, "split the class, or take what has become smaller off the table"
+    assert not large, "split the class"

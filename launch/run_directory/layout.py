@@ -47,6 +47,20 @@ def newest_of_steps(entries: Sequence[Entry], step_of: Callable[[Entry], object]
     return newest[-keep:] if len(newest) >= keep else entries[-keep:]
 
 
+class Part:
+    """A part of a run directory, as an attribute whose value is its path.
+
+    Args:
+      name: its path within the directory.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, directory: "RunDirectory", owner: type) -> pathlib.Path:
+        return directory.path / self._name
+
+
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
     """The paths of everything that a run writes.  Directories are made by `create`, not before."""
@@ -60,6 +74,36 @@ class RunDirectory:
     """Whether the run that begins there removes the files of another first, see `replaced_run`."""
     identity: DirectoryIdentity | None = dataclasses.field(default=None, compare=False)
     """The directory of the whole run, as it was when its launcher locked it; None if that is not checked."""
+
+    experiment = Part("experiment.yaml")
+    """The YAML file from which the run can be repeated."""
+    environment = Part("environment.json")
+    """The spec of the run's environment as JSON, for policies that act without it."""
+    checkpoints = Part("checkpoints")
+    best_policy = Part("checkpoints/best.npz")
+    """The policy with the best evaluation so far."""
+    best_policy_before = Part("checkpoints/best-before.npz")
+    """The best policy before `best_policy`, in case that file is damaged."""
+    snapshots = Part("snapshots")
+    """Earlier weights of a policy, with which others play against it."""
+    metrics = Part("metrics.jsonl")
+    counters = Part("counters.json")
+    """The counters of the whole run, as last written by the coordinator."""
+    ratings = Part("ratings.json")
+    """The ratings of policies that play against each other."""
+    control = Part("control.json")
+    """Changes made while the run was in progress: the environments' task, and settings of the agent."""
+    coordinator = Part("coordinator.json")
+    """Where the coordinator listens; exists only while the run is running."""
+    socket = Part("socket")
+    """The socket of a run whose nodes share a thread; exists only while the run is running."""
+    network = Part("network.txt")
+    """The table of the networks' layers."""
+    tensorboard = Part("tensorboard")
+    videos = Part("videos")
+    recorded = Part(RECORDED)
+    """The data set of the episodes that the run records."""
+    _end_marker = Part("ended")
 
     def of_policy(self, name: str) -> "RunDirectory":
         """Returns the directory of a policy of the run; the run's own of the only policy, which has no name."""
@@ -113,35 +157,6 @@ class RunDirectory:
         names = sorted(path.name for path in self.path.glob(f"{POLICIES}/*") if path.is_dir())
         return {name: self.of_policy(name) for name in names}
 
-    @property
-    def experiment(self) -> pathlib.Path:
-        """The YAML file from which the run can be repeated."""
-        return self.path / "experiment.yaml"
-
-    @property
-    def environment(self) -> pathlib.Path:
-        """The spec of the run's environment as JSON, for policies that act without it."""
-        return self.path / "environment.json"
-
-    @property
-    def checkpoints(self) -> pathlib.Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best_policy(self) -> pathlib.Path:
-        """The policy with the best evaluation so far."""
-        return self.checkpoints / "best.npz"
-
-    @property
-    def best_policy_before(self) -> pathlib.Path:
-        """The best policy before `best_policy`, in case that file is damaged."""
-        return self.checkpoints / "best-before.npz"
-
-    @property
-    def snapshots(self) -> pathlib.Path:
-        """Earlier weights of a policy, with which others play against it."""
-        return self.path / "snapshots"
-
     def snapshot(self, name: str, number: int) -> pathlib.Path:
         """The file of a snapshot; `name` is the policy that plays with it."""
         return self.snapshots / f"{name}-{number}.npz"
@@ -150,53 +165,6 @@ class RunDirectory:
         """The files of the snapshots with which the policy `name` plays, by number, the oldest first."""
         found = [(_SNAPSHOT_NAME.fullmatch(path.name), path) for path in self.snapshots.glob("*.npz")]
         return dict(sorted((int(match[2]), path) for match, path in found if match and match[1] == name))
-
-    @property
-    def metrics(self) -> pathlib.Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def counters(self) -> pathlib.Path:
-        """The counters of the whole run, as last written by the coordinator."""
-        return self.path / "counters.json"
-
-    @property
-    def ratings(self) -> pathlib.Path:
-        """The ratings of policies that play against each other."""
-        return self.path / "ratings.json"
-
-    @property
-    def control(self) -> pathlib.Path:
-        """Changes made while the run was in progress: the environments' task, and settings of the agent."""
-        return self.path / "control.json"
-
-    @property
-    def coordinator(self) -> pathlib.Path:
-        """Where the coordinator listens; exists only while the run is running."""
-        return self.path / "coordinator.json"
-
-    @property
-    def socket(self) -> pathlib.Path:
-        """The socket of a run whose nodes share a thread; exists only while the run is running."""
-        return self.path / "socket"
-
-    @property
-    def network(self) -> pathlib.Path:
-        """The table of the networks' layers."""
-        return self.path / "network.txt"
-
-    @property
-    def tensorboard(self) -> pathlib.Path:
-        return self.path / "tensorboard"
-
-    @property
-    def videos(self) -> pathlib.Path:
-        return self.path / "videos"
-
-    @property
-    def recorded(self) -> pathlib.Path:
-        """The data set of the episodes that the run records."""
-        return self.path / RECORDED
 
     @property
     def temporary(self) -> pathlib.Path:
@@ -233,10 +201,6 @@ class RunDirectory:
     def resume(self) -> None:
         """Removes the mark that the run has ended."""
         self._end_marker.unlink(missing_ok=True)
-
-    @property
-    def _end_marker(self) -> pathlib.Path:
-        return self.path / "ended"
 
     @property
     def written(self) -> tuple[pathlib.Path, ...]:

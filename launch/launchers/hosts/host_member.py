@@ -61,7 +61,7 @@ class HostMember:
     ):
         self._cluster = cluster
         self._state = HostHeartbeat(host, uuid.uuid4().hex, dict(settings), dict.fromkeys(groups, 0), 0, None, {})
-        """What the next heartbeat reports.  Only the supervisor's thread replaces it."""
+        """The report of the next heartbeat.  Only the supervisor's thread replaces it."""
         self._events = events
         self._connect = connect
         self._first_host = connect()
