@@ -200,7 +200,7 @@ class OddServer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
         for _ in range(20):
             self.wfile.write(b"a")
-            time.sleep(0.04)
+            time.sleep(0.1)
 
     def slowly(self, in_head):
         """Sends a byte more often than a peer may be silent, for as long as one reads."""
@@ -259,7 +259,7 @@ def test_a_web_server_has_to_move_on(manner, server, monkeypatch):
 
 
 def test_a_large_file_may_take_longer_than_silence(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(remote_storage, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(remote_storage, "_SILENT_SECONDS", 1.0)
     monkeypatch.setattr(remote_storage, "_LEAST_BYTES", 2)
     monkeypatch.setattr(OddServer, "slowly", OddServer.steadily, raising=False)
     storage = Storage(f"{server}/body")
