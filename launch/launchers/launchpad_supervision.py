@@ -57,7 +57,6 @@ class SupervisorConnection:
         self._unsent: list[tuple[str, Any]] = []
         self._sequence = 0
         self._answered_until = clock() + _START_SECONDS
-        self._is_alone = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -76,11 +75,9 @@ class SupervisorConnection:
     def deliver(self) -> bool:
         """Delivers messages; returns False if some are left for the next call, as when the supervisor does not answer.
 
-        Sets `stop` if the supervisor requests it, or has not answered for too long; it is then not called again.
+        Sets `stop` if the supervisor requests it, or has not answered for too long.
         """
         with self._lock:
-            if self._is_alone:
-                return False
             if not self._unsent:
                 self._sequence += 1
                 while not self._queued.empty():
@@ -92,8 +89,8 @@ class SupervisorConnection:
                 )
             except Unreachable as error:
                 self._client = None
-                self._is_alone = self._program_stop.is_set() or self._clock() > self._answered_until
-                if self._is_alone and not self._stop.is_set():
+                alone = self._program_stop.is_set() or self._clock() > self._answered_until
+                if alone and not self._stop.is_set():
                     logging.warning("the coordinator does not answer, and the node ends: %s", error)
                     self._stop.set()
                 return False
