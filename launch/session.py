@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import launchpad as lp
 import numpy as np
 
-from ..agents.agent import Policy
 from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
-from ..data import Layout
 from ..environments import ONLY_AGENT
-from ..errors import CallboardError, UnknownAttribute, unknown
-from ..runtime.deadlines import Deadline, wait_until
+from ..errors import CallboardError, UnknownAttribute, named_path, unknown
+from ..runtime.deadlines import Deadline
+from ..settings.setting_types import shown
 from .experiments.checked_run import Run
 from .experiments.experiment import Experiment
 from .experiments.experiment_checks import check_tasks
@@ -40,9 +39,6 @@ from .trained.acting_policy import ActingPolicy
 from .trained.evaluation import current_players, play_episodes, with_evaluation_settings
 
 T = TypeVar("T")
-
-_PAUSE_SECONDS = 10.0
-"""Upper bound on the time that a pause waits for timesteps that have begun: an environment may be slow."""
 
 
 class Session:
@@ -102,12 +98,16 @@ class Session:
             return prepared.launch(self._monitor)
 
     def start(self) -> "Session":
-        """Starts the run, which then is paused before its first step."""
+        """Starts the run, which then is paused before its first step.
+
+        Raises:
+          CallboardError: it cannot be run, or this session has started it and it has not ended.
+        """
+        if self._background is not None and self.outcome is None:
+            raise CallboardError("the session has started its run already: continue with it, or close it first")
         try:
             prepared = prepared_run(*self._arguments, controlled=True, overwrite=self._overwrite)
-            self._prepared = self._opened.enter_context(prepared)
-            self._experiment = self._prepared.run.experiment
-            self._background = BackgroundRun(self._prepared, self._monitor)
+            self._background = BackgroundRun(self._opened.enter_context(prepared), self._monitor)
             self._background.start()
             call_at_exit(self.close)
         except BaseException:
@@ -143,7 +143,7 @@ class Session:
     @property
     def run_directory(self) -> pathlib.Path:
         """The run directory on this machine."""
-        return self._prepared.run.directory.path
+        return self._run.directory.path
 
     @property
     def result(self) -> Result:
@@ -199,7 +199,7 @@ class Session:
                     run.call("run_until", environment_steps, learner_limit)
                 time.sleep(POLL_SECONDS)
         finally:
-            self._pause()
+            run.pause()
             if shown is not None:
                 shown.close(run.status() or run.newest_status)
         run.raise_failure()
@@ -229,21 +229,9 @@ class Session:
                     yield result_of(status)
                 time.sleep(POLL_SECONDS)
         finally:
-            self._pause()
+            run.pause()
         run.raise_failure()
         yield self.result
-
-    def _pause(self) -> None:
-        """Pauses the run where it is, and waits until its actors and learners have finished their steps."""
-        run = self._running()
-
-        def is_at_rest() -> bool:
-            status = run.status()
-            return status is None or not status["paused"] or status["at_rest"]
-
-        with contextlib.suppress(SessionEnded):
-            run.call("run_until", 0, 0)
-            wait_until(is_at_rest, _PAUSE_SECONDS, POLL_SECONDS)
 
     def evaluate(
         self, episodes: int | None = None, mode: Literal["greedy", "sampled"] | None = None
@@ -254,11 +242,11 @@ class Session:
           episodes: number of episodes; None for the experiment's `evaluation_episodes`.
           mode: how to act; None for the experiment's `evaluation_mode`.
         """
-        experiment = with_evaluation_settings(self._experiment, mode)
+        run = self._run
+        experiment = with_evaluation_settings(run.experiment, mode)
         count = experiment.evaluation_episodes if episodes is None else episodes
-        if count < 1:
-            raise CallboardError(f"episodes must be at least 1, not {count}")
-        run = self._prepared.run
+        if not isinstance(count, numbers.Integral) or count < 1:
+            raise CallboardError(f"episodes must be a whole number of at least 1, not {count!r}")
         players = current_players(experiment, run, {name: self.get_weights(name) for name in run.policies})
         played = play_episodes(experiment, players, count, lambda text: None)
         return evaluation_result(played.episodes, played.metrics)
@@ -270,9 +258,12 @@ class Session:
           mode: how to act; None for the experiment's `evaluation_mode`.
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = _policy_run(self._prepared.run, policy)
-        acting, layout = self._current_policy(policy_run, with_evaluation_settings(policy_run.experiment, mode))
-        return ActingPolicy(acting, policy_run.agent.acting_spec(layout.spec), self._experiment.seed)
+        policy_run = _policy_run(self._run, policy)
+        experiment = with_evaluation_settings(policy_run.experiment, mode)
+        layout, agent = experiment.acting_layout(policy_run.layout.spec), experiment.agent
+        acting = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
+        assign_weights(acting, self.get_weights(policy))
+        return ActingPolicy(acting, agent.acting_spec(layout.spec), self._run.experiment.seed)
 
     def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.
@@ -283,11 +274,10 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = _policy_run(self._prepared.run, policy)
         try:
-            return pathlib.Path(self._learner(policy_run, "save"))
+            return pathlib.Path(self._learner(policy, "save"))
         except SessionEnded:
-            return _last_checkpoint(policy_run)
+            return _last_checkpoint(_policy_run(self._run, policy))
 
     def restore(self, checkpoint: str | pathlib.Path, policy: str | None = None) -> int:
         """Continues from the weights and the optimizer's state in a checkpoint.  Counters do not run backwards.
@@ -299,9 +289,8 @@ class Session:
         Returns:
           The checkpoint's learner step.
         """
-        return self._learner(
-            _policy_run(self._prepared.run, policy), "restore", str(pathlib.Path(checkpoint).absolute())
-        )
+        path = pathlib.Path(named_path(checkpoint, "checkpoint"))
+        return self._learner(policy, "restore", str(path.absolute()))
 
     def get_weights(self, policy: str | None = None) -> dict[str, np.ndarray]:
         """Returns a policy's current weights, by name; after the end of the run, those of its last checkpoint.
@@ -309,11 +298,10 @@ class Session:
         Args:
           policy: name of the policy, if the run has several that learn.
         """
-        policy_run = _policy_run(self._prepared.run, policy)
         try:
-            return self._learner(policy_run, "get_weights")
+            return self._learner(policy, "get_weights")
         except SessionEnded:
-            saved = read_policy(_last_checkpoint(policy_run) / "policy.npz")
+            saved = read_policy(_last_checkpoint(_policy_run(self._run, policy)) / "policy.npz")
             return dict(zip(saved.names, saved.values, strict=True))
 
     def set_weights(self, weights: Mapping[str, np.ndarray], policy: str | None = None) -> None:
@@ -323,8 +311,10 @@ class Session:
           weights: values by name.
           policy: name of the policy, if the run has several that learn.
         """
+        if not isinstance(weights, Mapping):
+            raise CallboardError(f"weights must be arrays by name, as get_weights returns them, not {shown(weights)}")
         arrays = {name: np.asarray(value) for name, value in weights.items()}
-        self._learner(_policy_run(self._prepared.run, policy), "set_weights", arrays)
+        self._learner(policy, "set_weights", arrays)
 
     def update(self, task: Any = None, policy: str | None = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
@@ -338,17 +328,18 @@ class Session:
         """
         changes = {}
         if settings:
-            policy_run = _policy_run(self._prepared.run, policy)
+            policy_run = _policy_run(self._run, policy)
             live = live_changes(policy_run.agent, settings)
             changes = {metric_of(policy_run.policy, name): value for name, value in live.items()}
-        if changes and self._experiment.learners > 1:
+        experiment = self._run.experiment
+        if changes and experiment.learners > 1:
             raise CallboardError(
-                f"settings of {self._experiment.learners} learners cannot be changed while they learn; set learners to "
-                "1, or change them with resume=True"
+                f"settings of {experiment.learners} learners cannot be changed while they learn; set learners to 1, or "
+                "change them with resume=True"
             )
         if task is not None:
             task = plain_task(task)
-            check_tasks(self._experiment, [task])
+            check_tasks(experiment, [task])
             self._running().call("set_task", task)
         if changes:
             self._running().call("change_settings", changes)
@@ -368,9 +359,9 @@ class Session:
         """
         if not callable(function):
             raise CallboardError(f"for_each_environment needs a function of an environment, not {function!r}")
-        if self._experiment.policy_server is not None:
+        if self._run.experiment.policy_server is not None:
             raise CallboardError("the environments of a policy server are elsewhere: no function can be called on them")
-        actors = [f"actor/{index}" for index in range(self._experiment.actors)]
+        actors = [f"actor/{index}" for index in range(self._run.experiment.actors)]
         replies = self._running().command(actors, "for_each_environment", function)
         return [result for actor in actors for result in replies[actor]]
 
@@ -389,32 +380,32 @@ class Session:
         """
         if not callable(function):
             raise CallboardError(f"for_each_actor needs a function of an actor, not {function!r}")
-        if self._experiment.policy_server is not None:
+        if self._run.experiment.policy_server is not None:
             raise CallboardError("a policy server has no actors on which a function could be called")
-        actors = [f"actor/{index}" for index in range(self._experiment.actors)]
+        actors = [f"actor/{index}" for index in range(self._run.experiment.actors)]
         replies = self._running().command(actors, "for_each_actor", function)
         return [replies[actor] for actor in actors]
 
     def stop(self, reason: str = "stopped by its session") -> None:
-        """Ends the run as at a limit, with a checkpoint."""
+        """Ends the run as at a limit, with a checkpoint.
+
+        Args:
+          reason: why, as the run's outcome gives it.
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            raise CallboardError(f"the reason to stop must be a text, such as 'solved', not {reason!r}")
         with contextlib.suppress(SessionEnded):
             self._running().call("request_stop", reason)
         self._running().join()
 
-    def _current_policy(self, policy_run: Run, experiment: Experiment) -> tuple[Policy, Layout]:
-        """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
-        weights = self.get_weights(policy_run.policy)
-        layout = experiment.acting_layout(policy_run.layout.spec)
-        policy = experiment.agent.make_policy(
-            experiment.agent.make_networks(layout), experiment.evaluation_policy_mode()
-        )
-        assign_weights(policy, weights)
-        return policy, layout
-
-    def _learner(self, policy_run: Run, method: str, *arguments: Any) -> Any:
-        """Executes a command in the learner and returns its result."""
-        learner = policy_run.name_of("learner", 0)
+    def _learner(self, policy: str | None, method: str, *arguments: Any) -> Any:
+        """Executes a command in the learner of a policy and returns its result."""
+        learner = _policy_run(self._run, policy).name_of("learner", 0)
         return self._running().command([learner], method, *arguments)[learner]
+
+    @property
+    def _run(self) -> Run:
+        return self._running().prepared.run
 
     def _running(self) -> BackgroundRun:
         """Returns the run.

@@ -24,6 +24,8 @@ from .prepared_run import PreparedRun
 POLL_SECONDS = 0.02
 _CALL_SECONDS = 5.0
 _JOIN_SECONDS = 0.5
+_PAUSE_SECONDS = 10.0
+"""Upper bound on the time that a pause waits for timesteps that have begun: an environment may be slow."""
 _TRIES = 3
 
 
@@ -42,7 +44,7 @@ class BackgroundRun:
     def __init__(self, prepared: PreparedRun, monitor: Monitor):
         self.outcome: Outcome | None = None
         """How the run ended; None while it exists."""
-        self._prepared = prepared
+        self.prepared = prepared
         self._monitor = _StatusKeeper(monitor)
         self._coordinator = handle_of(prepared.program, "coordinator/0")
         self._client: Any = None
@@ -105,6 +107,17 @@ class BackgroundRun:
             return self.call("status")
         except SessionEnded:
             return None
+
+    def pause(self) -> None:
+        """Pauses the run where it is, and waits until its actors and learners have finished their steps."""
+
+        def is_at_rest() -> bool:
+            status = self.status()
+            return status is None or not status["paused"] or status["at_rest"]
+
+        with contextlib.suppress(SessionEnded):
+            self.call("run_until", 0, 0)
+            wait_until(is_at_rest, _PAUSE_SECONDS, POLL_SECONDS)
 
     def command(self, nodes: Sequence[str], method: str, *arguments: Any) -> dict[str, Any]:
         """Executes a command in nodes, see `nodes.run_control`, and returns the results by node.
@@ -176,7 +189,7 @@ class BackgroundRun:
     def _launch(self) -> None:
         try:
             with self._signals.delivered():
-                self.outcome = self._prepared.launch(self._monitor)
+                self.outcome = self.prepared.launch(self._monitor)
         except BaseException as error:
             self._error = error
 

@@ -219,8 +219,17 @@ def test_changes_of_settings_survive_the_session(experiment, said):
         (lambda session: session.for_each_environment(3), "for_each_environment needs a function of an"),
         (lambda session: session.for_each_actor("weights"), "for_each_actor needs a function of an actor, not 'w"),
         (lambda session: session.for_each_environment(threading.Lock().acquire), "cannot be pickled .TypeError: "),
-        (lambda session: session.evaluate(0), "episodes must be at least 1, not 0"),
+        (lambda session: session.evaluate(0), "episodes must be a whole number of at least 1, not 0"),
+        (lambda session: session.evaluate("x"), "episodes must be a whole number of at least 1, not 'x'"),
         (lambda session: session.restore("/nowhere"), "/nowhere is not a checkpoint"),
+        (lambda session: session.restore(None), "name the checkpoint by a path or a URL, not by a NoneType"),
+        (lambda session: session.set_weights(None), "weights must be arrays by name, as get_weights returns them"),
+        (lambda session: session.stop(""), "the reason to stop must be a text, such as 'solved', not ''"),
+        (lambda session: session.stop(None), "the reason to stop must be a text, such as 'solved', not None"),
+        (
+            lambda session: session.start(),
+            "the session has started its run already: continue with it, or close it first",
+        ),
         (lambda session: session.set_weights({"torso/dense/bia": 1}), "unknown weight 'torso/dense/bia'; did you mean"),
     ],
 )
@@ -231,6 +240,30 @@ def test_what_a_session_cannot_do_is_refused_and_changes_nothing(paused, call, m
     assert "\n" not in str(caught.value)
     for name, value in paused.get_weights().items():
         assert (value == before[name]).all()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda session: session.evaluate(1),
+        lambda session: session.policy(),
+        lambda session: session.save(),
+        lambda session: session.restore("checkpoint"),
+        lambda session: session.get_weights(),
+        lambda session: session.set_weights({}),
+        lambda session: session.update(entropy_cost=1),
+        lambda session: session.for_each_environment(str),
+        lambda session: session.for_each_actor(str),
+        lambda session: session.stop(),
+        lambda session: session.run_directory,
+        lambda session: session.result,
+        lambda session: next(iter(session)),
+        lambda session: session.train(steps=1),
+    ],
+)
+def test_what_needs_a_run_says_that_there_is_none(experiment, call):
+    with pytest.raises(CallboardError, match="the session was not started: use it in a with block, or call start"):
+        call(Session(experiment, "inline"))
 
 
 @pytest.fixture(scope="module")
