@@ -289,8 +289,7 @@ class Session:
         Returns:
           The checkpoint's learner step.
         """
-        path = pathlib.Path(named_path(checkpoint, "checkpoint"))
-        return self._learner(policy, "restore", str(path.absolute()))
+        return self._learner(policy, "restore", str(pathlib.Path(named_path(checkpoint, "checkpoint")).absolute()))
 
     def get_weights(self, policy: str | None = None) -> dict[str, np.ndarray]:
         """Returns a policy's current weights, by name; after the end of the run, those of its last checkpoint.

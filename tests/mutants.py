@@ -20,20 +20,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from code_size import PACKAGES
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = (
-    "agents",
-    "cli",
-    "environments",
-    "files",
-    "launch",
-    "messages",
-    "networks",
-    "replay",
-    "runtime",
-    "settings",
-    "studies",
-)
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,

@@ -17,6 +17,7 @@ import re
 from typing import NamedTuple
 
 import pytest
+from code_size import PACKAGES
 from parsed_modules import nodes_of
 
 from callboard.agents.agent_names import AGENTS
@@ -30,19 +31,6 @@ from callboard.launch.run import run
 from callboard.launch.trained.saved_runs import evaluate
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = (
-    "messages",
-    "runtime",
-    "files",
-    "settings",
-    "networks",
-    "environments",
-    "replay",
-    "agents",
-    "launch",
-    "studies",
-    "cli",
-)
 SOURCES = [*sorted(ROOT.glob("*.py")), *(path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")))]
 GAP = "‹›"
 """Stands for what a message inserts."""

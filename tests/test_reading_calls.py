@@ -4,21 +4,9 @@ import ast
 import pathlib
 import re
 
+from code_size import PACKAGES
+
 ROOT = pathlib.Path(__file__).parents[1]
-FOLDERS = (
-    "messages",
-    "runtime",
-    "files",
-    "settings",
-    "networks",
-    "environments",
-    "replay",
-    "agents",
-    "launch",
-    "studies",
-    "cli",
-)
-"""Folders of the library; examples are started like a program of one's own."""
 READERS = re.compile(
     r"(?:^|\.)(?:"
     r"(?:cloudpickle|pickle|marshal|dill|joblib|shelve|json|tomllib|tomli|msgpack)\.(?:loads?|open|Unpickler|JSONDecoder)"
@@ -45,7 +33,7 @@ def reading_calls(source):
 
 
 def calls_of_the_library():
-    paths = [*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))]
+    paths = [*ROOT.glob("*.py"), *(path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py"))]
     return {(str(path.relative_to(ROOT)), name) for path in paths for name in reading_calls(path.read_text())}
 
 

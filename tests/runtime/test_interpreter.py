@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from code_size import PACKAGES
 from parsed_modules import parsed
 
 from callboard.environments.workers.interpreters import find_interpreter
@@ -35,22 +36,7 @@ SPAWNING = {"environments/adapters/single_environments.py", "benchmarks/policy_s
 
 
 def modules():
-    folders = (
-        *(
-            "messages",
-            "runtime",
-            "files",
-            "settings",
-            "networks",
-            "environments",
-            "replay",
-            "agents",
-            "launch",
-            "studies",
-            "cli",
-        ),
-        *("benchmarks", "examples"),
-    )
+    folders = (*PACKAGES, "benchmarks", "examples")
     found = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return sorted([*ROOT.glob("*.py"), *found])
 
