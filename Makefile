@@ -11,7 +11,8 @@ MODULES := *.py agents benchmarks cli environments files launch messages network
 # Bytecode is kept, of tests too: to rewrite the assertions of one module takes 20 ms, of all in both workers 22 s.
 FAST := TF_ENABLE_ONEDNN_OPTS=0 PYTHONDONTWRITEBYTECODE=
 # Three modules of tests at a time keep two cores busy: tests also wait, for processes that start and for time limits.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# A test that hangs fails, and the others run.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --timeout=300
 
 # Of `make test-most`: the day whose cases run, and minutes after which no further test begins.
 DATE ?= $(shell date +%F)
@@ -57,7 +58,7 @@ test-random: install
 
 # Of the slow tests the cases of a day, and what fails once more, alone.
 test-most: install
-	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder --timeout=1500
 
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install

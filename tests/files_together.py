@@ -17,7 +17,28 @@ def group_of(file: pathlib.Path) -> str:
 
 
 class FilesTogether(LoadFileScheduling):
-    """Gives each process whole groups of files."""
+    """Gives each process whole groups of files, also those that take over from one that crashed.
+
+    A process that is given nothing asks for nothing, and one that has a single test waits for the next: such a process
+    would wait for ever.
+    """
+
+    def remove_node(self, node):
+        """Leaves the tests to others; the one that crashed is not repeated. Its name, or None if all had ended."""
+        groups = self.assigned_work[node]
+        unfinished = [(name, test) for name, group in groups.items() for test, is_done in group.items() if not is_done]
+        for name, test in unfinished[:1]:
+            groups[name][test] = True
+        ended = [name for name, group in groups.items() if all(group.values())]
+        for name in ended:
+            del groups[name]
+        super().remove_node(node)
+        return unfinished[0][1] if unfinished else None
+
+    def _reschedule(self, node):
+        is_ready = node in self.registered_collections
+        while is_ready and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+            super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(self.config.rootpath / super()._split_scope(nodeid))
