@@ -58,7 +58,7 @@ test-random: install
 
 # Of the slow tests the cases of a day, and what fails once more, alone.
 test-most: install
-	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder --timeout=1500
+	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder --timeout=1200
 
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install
