@@ -9,8 +9,12 @@ import numpy as np
 import tree
 from dm_env import specs as dm_specs
 
+from ...errors import CallboardError
 from ...specs import MultiDiscreteArray, describe
 from .recorded_data import RecordedData
+
+_MOST_BYTES = 2**30
+"""Bytes of all actions together, of which a concatenated copy is made."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,11 +113,17 @@ def summarize(data: RecordedData, environment: str | None = None, seed: int | No
     """
     returns, lengths, terminated = [], [], []
     actions: list[list[np.ndarray]] = []
+    nbytes = 0
     for episode in data.all_episodes(all_pictures=False):
         returns.append(episode.reward.sum(dtype=np.float64))
         lengths.append(episode.length)
         terminated.append(episode.terminated)
         actions.append(tree.flatten(episode.action))
+        nbytes += sum(leaf.nbytes for leaf in actions[-1])
+        if nbytes > _MOST_BYTES:
+            raise CallboardError(
+                f"the actions of {data.name} have more than {_MOST_BYTES:,} bytes: divide the data set"
+            )
     author = data.metadata.get("algorithm_name")
     columns = [np.concatenate(leaves) for leaves in zip(*actions, strict=True)]
     named = tree.flatten_with_path(data.spec.action)

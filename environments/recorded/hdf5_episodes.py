@@ -76,7 +76,7 @@ def read_links(folder: pathlib.Path, known: int) -> tuple[int, int, dict[str, in
     with GuardedFiles(folder) as files:
         total = files.entries
         steps = [files.episode(index).number(_TOTAL_STEPS) for index in range(known, total)]
-        sources = json.loads(files.attributes.get(_SOURCES, "{}"))
+        sources = json.loads(files.text(_SOURCES) or "{}")
         if None in steps or not isinstance(sources, dict):
             raise ValueError("its numbers are missing")
         return total, sum(filter(None, steps)), sources

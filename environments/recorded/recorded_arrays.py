@@ -4,6 +4,8 @@ Numbers of an environment that are floats become float32 for agents, which may m
 """
 
 import io
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,8 +66,10 @@ class ArrayReader:
                 for key, (name, part) in zip(keys, parts.items(), strict=True)
             ]
             return dict(zip(parts, read, strict=True)) if is_dict else tuple(read)
-        found = self._episode.array(*path)
-        return self._pictures(found, space) if is_picture(space) else self._numbers(role, path[1:], found, encodings)
+        if is_picture(space):
+            return self._pictures(self._episode.array(*path), space)
+        found = self._episode.array(*path, itemsize=encodings.spec.dtype.itemsize)
+        return self._numbers(role, path[1:], found, encodings)
 
     def _rows(self, where: str) -> int:
         return self._length + where.startswith("observation")
@@ -111,12 +115,14 @@ class ArrayReader:
                 f"{found.where} is {found.dtype}{found.shape}, and not one file of a picture for each of {rows:,} "
                 "timesteps"
             )
-        self._episode.claim(rows * int(np.prod(shape)))
+        self._episode.claim(rows * math.prod(shape))
+        lengths = found.lengths() if found.holds_bytes else []
+        self._episode.claim(sum(lengths))
         height, width = shape[:2]
         mode = _MODES.get(shape[2] if len(shape) == 3 else 1)
-        files = found.read()
+        files = found.rows(lengths) if found.holds_bytes else found.read()
         pictures = np.empty((rows, *shape), np.uint8)
-        for row, content in enumerate(files if self._all_pictures else files[:1]):
+        for row, content in enumerate(itertools.islice(files, None if self._all_pictures else 1)):
             # Other formats are opened by other programs.
             with Image.open(io.BytesIO(np.asarray(content, np.uint8).tobytes()), formats=("PNG", "JPEG")) as picture:
                 if (picture.width, picture.height, picture.mode) != (width, height, mode):

@@ -168,7 +168,7 @@ class RecordedData:
             raise CallboardError(f"{what} cannot be read: {one_line(error)}") from error
 
     def _episode(self, arrays: GuardedEpisode, all_pictures: bool) -> RecordedEpisode:
-        rewards = arrays.array("rewards")
+        rewards = arrays.array("rewards", itemsize=4)
         length = rewards.shape[0] if rewards.shape else 0
         if rewards.shape != (length,) or not length:
             raise CallboardError(f"rewards has the shape {rewards.shape}, and needs one number for each action")

@@ -1,14 +1,19 @@
 """HDF5 files of strangers: no other file is read, nothing is waited for, and what is not stored is not allocated."""
 
+import io
 import json
 import os
 import shutil
+import zlib
 
 import numpy as np
 import pytest
+from gymnasium import spaces
+from PIL import Image
 from recorded_sets import CARTPOLE, cartpole_episode, write
 
-from callboard.environments.recorded import open_data
+from callboard.environments.recorded import EpisodeFiles, guarded_hdf5, open_data
+from callboard.environments.recorded.dataset_summary import summarize
 from callboard.errors import CallboardError
 
 pytest.importorskip("minari")
@@ -93,6 +98,125 @@ def test_what_is_declared_but_not_stored_is_not_allocated(data, chunks):
         del main["episode_0/rewards"]
         main["episode_0"].create_dataset("rewards", (4 * 10**9,), "f8", **chunks)
     refused(data, "rewards declares 32,000,000,000 bytes, which the file does not hold")
+
+
+def write_pictures(data, **layout):
+    """Gives the data set pictures of 32 x 32 as observations; returns the array with their files."""
+    from minari.serialization import serialize_space
+
+    file = data / "metadata.json"
+    space = serialize_space(spaces.Box(0, 255, (32, 32, 3), np.uint8))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "observation_space": space}))
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        del main["episode_0/observations"]
+        pictures = main["episode_0"].create_dataset("observations", (4,), h5py.vlen_dtype(np.uint8), **layout)
+        for row in range(4):
+            buffer = io.BytesIO()
+            Image.fromarray(np.full((32, 32, 3), row, np.uint8)).save(buffer, "PNG")
+            pictures[row] = np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (3,)}, {"chunks": True}])
+def test_files_of_pictures_are_read_one_by_one(data, layout):
+    write_pictures(data, **layout)
+    assert read(data)[0].observation[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_references_to_pictures_are_not_compressed(data):
+    write_pictures(data, compression="gzip")
+    refused(data, "observations is compressed: write pictures, which are compressed already, without")
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (4,)}])
+def test_pictures_that_share_one_file_count_as_often_as_they_are_read(data, layout, monkeypatch):
+    write_pictures(data, **layout)
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        pictures = main["episode_0/observations"]
+        buffer = np.append(pictures[0], np.zeros(2**16, np.uint8))
+        pictures[0] = buffer
+        main.flush()
+        if layout:
+            pictures.id.write_direct_chunk((0,), pictures.id.read_direct_chunk((0,))[1][:16] * 4)
+        else:
+            offset = pictures.id.get_offset()
+    if not layout:
+        with open(data / "main_data.hdf5", "r+b") as file:
+            file.seek(offset)
+            reference = file.read(16)
+            file.seek(offset)
+            file.write(reference * 4)
+    assert len(read(data)) == 1
+    monkeypatch.setattr(guarded_hdf5, "_MOST_BYTES", 3 * 2**16)
+    refused(data, "its arrays have more than 196,608 bytes: divide it into shorter episodes")
+
+
+def test_a_reference_that_names_a_huge_length_is_not_followed(data):
+    write_pictures(data)
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        offset = main["episode_0/observations"].id.get_offset()
+    with open(data / "main_data.hdf5", "r+b") as file:
+        file.seek(offset)
+        file.write(b"\xff\xff\xff\x7f")
+    refused(data, "its arrays have more than 2,147,483,648 bytes")
+
+
+@pytest.mark.parametrize("fletcher", [False, True])
+def test_a_chunk_that_decompresses_to_more_than_it_declares_is_not_read(data, fletcher, monkeypatch):
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        del main["episode_0/rewards"]
+        rewards = main["episode_0"].create_dataset(
+            "rewards", (3,), "f8", chunks=(3,), compression="gzip", shuffle=True, fletcher32=fletcher
+        )
+        rewards[:] = 1.0
+    monkeypatch.setattr(guarded_hdf5, "_UNCHECKED_BYTES", 2**10)
+    assert read(data)[0].reward.tolist() == [1.0] * 3
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        content = zlib.compress(bytes(24 + 2**14)) + bytes(4 * fletcher)
+        main["episode_0/rewards"].id.write_direct_chunk((0,), content)
+    refused(data, "rewards has a chunk that is too large when it is decompressed")
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        main["episode_0/rewards"].id.write_direct_chunk((0,), zlib.compress(bytes(24)) + bytes(2**12))
+    refused(data, "rewards has a chunk that is too large when it is decompressed")
+
+
+def test_a_chunk_of_lzf_is_small(data, monkeypatch):
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        del main["episode_0/rewards"]
+        main["episode_0"].create_dataset("rewards", data=np.ones(3), compression="lzf")
+    assert read(data)[0].reward.tolist() == [1.0] * 3
+    monkeypatch.setattr(guarded_hdf5, "_UNCHECKED_BYTES", 2**10)
+    refused(data, "rewards has a chunk that is too large when it is decompressed")
+
+
+@pytest.mark.parametrize("name", ["rewards", "observations"])
+def test_what_is_converted_counts_with_its_new_size(data, name, monkeypatch):
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        shape = main[f"episode_0/{name}"].shape
+        del main[f"episode_0/{name}"]
+        main[f"episode_0/{name}"] = np.zeros(shape, np.int8)
+    monkeypatch.setattr(guarded_hdf5, "_MOST_BYTES", 4 * 3 + 3 + 3 + 4 * 16 + 8 * 3)
+    assert len(read(data)) == 1
+    monkeypatch.setattr(guarded_hdf5, "_MOST_BYTES", 4 * 3 + 3 + 3 + 4 * 16 + 8 * 3 - 1)
+    refused(data, "its arrays have more than")
+
+
+def test_episodes_that_share_their_actions_count_as_often_as_they_are_read(data, monkeypatch):
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        for index in range(1, 50):
+            main[f"episode_{index}"] = main["episode_0"]
+    file = data / "metadata.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "total_episodes": 50, "total_steps": 150}))
+    assert len(summarize(open_data(str(data))).returns) == 50
+    monkeypatch.setattr("callboard.environments.recorded.dataset_summary._MOST_BYTES", 40 * 3 * 4)
+    with pytest.raises(CallboardError, match="the actions of .* have more than 480 bytes: divide the data set"):
+        summarize(open_data(str(data)))
+
+
+def test_numbers_of_a_recorder_are_one_text(intact, tmp_path):
+    shutil.copytree(intact, tmp_path / "set-v0")
+    with h5py.File(tmp_path / "set-v0/data/main_data.hdf5", "a") as main:
+        main.attrs["callboard_sources"] = [json.dumps({"actor/0": 3})] * 100
+    assert EpisodeFiles(tmp_path / "set-v0", CARTPOLE, {}, 1e9).last_number("actor/0") == 0
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "main_data.hdf5", "parts/00000.hdf5"])
