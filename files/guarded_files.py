@@ -20,6 +20,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 _MOST_BYTES = 2**26
+_MOST_ARRAYS_BYTES = 2**31
 _MOST_LINE_BYTES = 2**20
 _LARGEST = 2.0**64
 """Bound on whole numbers in JSON: all bounds of integer dtypes are below."""
@@ -115,15 +116,15 @@ def read_json_lines(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES)
             raise ValueError(f"line {number}: {error}") from error
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def read_arrays(path: str | os.PathLike[str], most_bytes: int = _MOST_ARRAYS_BYTES) -> dict[str, np.ndarray]:
     """Returns the arrays in a regular `.npz` file, by name: plain ones, which are not compressed.
 
     Raises:
-      OSError: as `open_regular`.
-      ValueError: an array has pickled objects, is compressed, or shares its bytes with another one.
+      OSError: as `read_regular`.
+      ValueError: an array has pickled objects, is compressed, has no bytes, or shares them with another one.
       EOFError, KeyError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error: the file is damaged.
     """
-    with open(open_regular(path), "rb") as opened, zipfile.ZipFile(opened) as archive:
+    with _opened(path, most_bytes) as opened, zipfile.ZipFile(opened) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ValueError("compressed arrays may need more memory than there is")
@@ -131,7 +132,10 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             raise ValueError("its arrays have more bytes than the file")
         opened.seek(0)
         with np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
+    if any(np.size(array) > array.nbytes for array in arrays.values()):
+        raise ValueError("an array has elements without bytes")
+    return arrays
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Any:

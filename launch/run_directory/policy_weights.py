@@ -69,7 +69,10 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
     """
     try:
         content = read_arrays(path)
-        names = [str(name) for name in content.pop("names")]
+        named = content.pop("names")
+        if named.ndim != 1 or len(named) > len(content):
+            raise ValueError("it does not name its weights")
+        names = [str(name) for name in named]
         values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
     except FileNotFoundError:
         raise

@@ -128,3 +128,14 @@ def test_arrays_are_plain_and_have_bytes_of_their_own(tmp_path):
     np.savez_compressed(path, a=np.zeros(2**20))
     with pytest.raises(ValueError, match="compressed"):
         read_arrays(path)
+    np.savez(path, a=np.zeros(10, "V0"))
+    with pytest.raises(ValueError, match="elements without bytes"):
+        read_arrays(path)
+
+
+def test_a_file_of_arrays_has_a_limited_size_however_little_of_it_is_on_disk(tmp_path):
+    path = tmp_path / "file.npz"
+    np.savez(path, a=np.zeros(3))
+    os.truncate(path, 2**31 + 1)
+    with pytest.raises(OSError, match="file.npz has more than 2,147,483,648 bytes"):
+        read_arrays(path)

@@ -70,6 +70,8 @@ def test_only_regular_files_without_compression_are_read(tmp_path):
     (tmp_path / "link.npz").symlink_to(tmp_path / "weights.npz")
     os.mkfifo(tmp_path / "pipe.npz")
     np.savez(tmp_path / "pickled.npz", names=np.array(["w"]), weight_0000=np.array([{}], dtype=object))
-    for name in ("bomb", "link", "pipe", "pickled"):
+    np.savez(tmp_path / "named.npz", names=np.array(["w"] * 10**4), weight_0000=np.zeros(3))
+    np.savez(tmp_path / "nameless.npz", names=np.array("w"), weight_0000=np.zeros(3))
+    for name in ("bomb", "link", "pipe", "pickled", "named", "nameless"):
         with pytest.raises(CallboardError, match=rf"{name}.npz is damaged"):
             read_policy(tmp_path / f"{name}.npz")
