@@ -104,6 +104,26 @@ def long_paths_refused() -> Iterator[None]:
         raise CallboardError(f"the path {error.filename!s:.80}... is too long for a file") from error
 
 
+@contextlib.contextmanager
+def writing(place: object, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """Makes errors of writing a file or a directory those of the user.
+
+    Args:
+      place: what is written, as the user has named it.
+      errors: errors of what writes it.
+
+    Raises:
+      CallboardError: it cannot be written.
+    """
+    try:
+        yield
+    except CallboardError:
+        raise
+    except errors as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
+        raise CallboardError(f"{place} cannot be written: {reason}; name another place") from error
+
+
 def counted(number: float, noun: str) -> str:
     """Returns `1 episode` or `2,000 episodes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import CallboardError, printable, printable_lines
+from ..errors import CallboardError, printable, printable_lines, writing
 from ..files.atomic_files import write_file
 from ..launch.experiments.option_parsing import option_texts
 from ..launch.experiments.parts.placement_part import PlacementPart
@@ -141,10 +141,8 @@ def write_sbatch(arguments: Sequence[str]) -> int:
     if known.output is None:
         print(script, end="")
         return 0
-    try:
+    with writing(f"--output {known.output}"):
         write_file(known.output, script)
-    except OSError as error:
-        raise CallboardError(f"--output {known.output} cannot be written: {error.strerror}") from None
     print(printable(f"wrote {known.output}: submit it with sbatch {known.output}"), file=sys.stderr)
     return 0
 

@@ -33,8 +33,7 @@ def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
       OSError: if the file cannot be written, or `path` is a device, a pipe or a socket, which would be lost; `path` is
         unchanged and the draft is removed.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, "not a regular file, so that it cannot be replaced", str(path))
+    check_replaceable(path)
     with _locked_draft(path, directory=False) as draft:
         yield draft
         sync(draft)
@@ -42,6 +41,21 @@ def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
         # Where both are links to one file, nothing was renamed.
         draft.unlink(missing_ok=True)
         sync(path.parent)
+
+
+def check_replaceable(path: pathlib.Path) -> None:
+    """Raises `OSError` if a path is of something else than a file."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file, so that it cannot be replaced", str(path))
+
+
+def check_writable(path: pathlib.Path) -> None:
+    """Raises `OSError` if `file_draft` could not write a file; leaves nothing behind."""
+    check_replaceable(path)
+    with _locked_draft(path, directory=False) as draft:
+        draft.unlink()
 
 
 @contextlib.contextmanager

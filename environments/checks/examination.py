@@ -14,7 +14,7 @@ import tree
 from dm_env import specs
 
 from ...data import Nest
-from ...errors import CallboardError
+from ...errors import CallboardError, writing
 from ...runtime.deadlines import Deadline
 from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
@@ -276,7 +276,5 @@ def _write_picture(player: _Player, examination: Examination, enter: Callable[[P
                 break
         assert examination.picture is not None
         frame = environment.render()
-        try:
+        with writing(f"the picture {examination.picture}"):
             imageio.imwrite(examination.picture, frame, extension=".png")
-        except OSError as error:
-            raise CallboardError(f"the picture cannot be written: {error}") from error

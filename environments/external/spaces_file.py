@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ...errors import CallboardError, one_line, unknown
+from ...errors import CallboardError, one_line, unknown, writing
 from ...files.guarded_files import read_regular
 from ..batches.space_sizes import check_array, check_depth
 
@@ -58,10 +58,11 @@ def write_spaces(path: str | os.PathLike[str], observation: spaces.Space, action
       action: the action space.
 
     Raises:
-      CallboardError: a space is of another type than those that can be written.
+      CallboardError: a space is of another type than those that can be written, or the file cannot be written.
     """
     content = {"observation": _described(observation), "action": _described(action)}
-    pathlib.Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with writing(path):
+        pathlib.Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _space(content: Any, place: str) -> spaces.Space:

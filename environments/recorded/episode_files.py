@@ -160,16 +160,20 @@ class EpisodeFiles:
         # No `file_draft`, which holds a lock for a moment after the replacement: HDF5 would refuse to read the file.
         draft = path.with_name(f"draft-{path.name}")
         begun = time.perf_counter()
-        if os.path.lexists(path):
-            os.close(open_regular(path))
-            shutil.copyfile(path, draft)
-        else:
-            make_file(draft)
-        copied = time.perf_counter()
-        yield draft
-        written = time.perf_counter()
-        sync(draft)
-        os.replace(draft, path)
+        try:
+            if os.path.lexists(path):
+                os.close(open_regular(path))
+                shutil.copyfile(path, draft)
+            else:
+                make_file(draft)
+            copied = time.perf_counter()
+            yield draft
+            written = time.perf_counter()
+            sync(draft)
+            os.replace(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
         sync(path.parent)
         self.copying_seconds += time.perf_counter() - written + copied - begun
 

@@ -8,7 +8,8 @@ from typing import Any
 import imageio.v3 as imageio
 import numpy as np
 
-from ...files.atomic_files import file_draft
+from ...errors import writing
+from ...files.atomic_files import check_writable, file_draft
 
 FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
@@ -26,11 +27,30 @@ def video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callabl
 
     Frames are uint8 `[H, W, 3]`, of an even size, see `even`.  The file appears complete at the end, or not at all if
     there is an exception.
+
+    Raises:
+      CallboardError: it cannot be written.
     """
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with file_draft(path) as draft, imageio.imopen(draft, "w", plugin="pyav") as file:
-        file.init_video_stream("libx264", fps=frames_per_second)
-        yield file.write_frame
+    with contextlib.ExitStack() as parts:
+        with writing(path):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            file = parts.enter_context(imageio.imopen(parts.enter_context(file_draft(path)), "w", plugin="pyav"))
+            file.init_video_stream("libx264", fps=frames_per_second)
+
+        def write(frame: np.ndarray) -> None:
+            with writing(path):
+                file.write_frame(frame)
+
+        yield write
+        with writing(path):
+            parts.close()
+
+
+def check_video_file(path: pathlib.Path) -> None:
+    """Raises `CallboardError` if `video_file` could not write a file."""
+    with writing(path):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        check_writable(path)
 
 
 def even(frame: np.ndarray) -> np.ndarray:

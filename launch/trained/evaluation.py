@@ -16,7 +16,8 @@ from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, e
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
 from ...environments.recorded.chosen_infos import ChosenInfos
-from ...errors import CallboardError
+from ...environments.recorded.episode_columns import EpisodeColumns
+from ...errors import CallboardError, writing
 from ...settings.setting_types import check_ranges
 from ..experiments.checked_run import Run
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -30,6 +31,7 @@ from ..nodes.evaluation.evaluation_players import EvaluationPlayers, make_evalua
 from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 from ..nodes.evaluation.video import Recorded, make_drawing, record_video
 from ..pictures.live_view import check_display, live_view
+from ..pictures.video_files import check_video_file
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
 from ..saved.saved_policies import check_same_spaces, policy_file, read_trained, trained_agent
@@ -134,6 +136,9 @@ def evaluate_run(
     """
     if live:
         check_display("--video")
+    path = run_directory.videos / f"{checkpoint}.mp4"
+    if video_episodes:
+        check_video_file(path)
     players, weights = saved_players(experiment, run_directory, checkpoint)
     if live:
         played = _play_live(experiment, players, episodes, steps)
@@ -144,7 +149,6 @@ def evaluate_run(
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
-    path = run_directory.videos / f"{checkpoint}.mp4"
     recorded = record_video(experiment, players, path, video_episodes, notify)
     return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
 
@@ -200,17 +204,22 @@ def _recorded(
     try:
         if infos:
             environment.keep_infos()
-        files = EpisodeFiles(
-            folder, environment.spec, recorded_metadata(experiment.agent, experiment, experiment.seed), math.inf
-        )
+        metadata = recorded_metadata(experiment.agent, experiment, experiment.seed)
+        with writing(folder):
+            files = EpisodeFiles(folder, environment.spec, metadata, math.inf)
     except CallboardError:
         environment.close()
         raise
+
+    def append(episodes: Sequence[EpisodeColumns]) -> bool:
+        with writing(folder):
+            return files.append(episodes)
+
     seeds: list[int | None] = [None] * environment.batch_size
     if environment.has_own_seeds:
         seeds = list(environment_seeds(experiment.seed, "evaluator", 0, len(seeds)))
     chosen = ChosenInfos(infos, environment_text(experiment.env), notify) if infos else None
-    recorder = EpisodeRecorder(environment.spec, seeds, files.append, notify, quota, chosen)
+    recorder = EpisodeRecorder(environment.spec, seeds, append, notify, quota, chosen)
     return RecordedEnvironment(environment, recorder)
 
 

@@ -1,5 +1,6 @@
 """Exports the policy of a run, which then acts without Callboard, and reads exported SavedModels."""
 
+import errno
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -13,11 +14,12 @@ from ...agents.agent_names import agent_name
 from ...agents.settings.shared_settings import ExplorationSettings
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec, parse_spec
-from ...errors import CallboardError, check_text
+from ...errors import CallboardError, check_text, writing
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart
+from ..run_directory.file_errors import file_error
 from ..run_directory.layout import RunDirectory
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
 from .onnx_export import check_onnx, quiet, save_policy_as_onnx
@@ -94,6 +96,9 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
       policy: the policy, in the mode in which it is to act.
       spec: spec of its environment.
       path: a directory that does not exist or is empty.
+
+    Raises:
+      CallboardError: it cannot be written.
     """
     traced = trace_policy(policy, spec)
     model = tf.Module()
@@ -104,11 +109,12 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
 
 
 def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any], environment: str) -> None:
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with directory_draft(path) as draft:
-        with quiet("absl"):  # Its warning is of names in small letters, which no caller uses.
-            tf.saved_model.save(model, str(draft), signatures=signatures)
+    with writing(path), directory_draft(path.absolute()) as draft:
+        try:
+            with quiet("absl"):  # Its warning is of names in small letters, which no caller uses.
+                tf.saved_model.save(model, str(draft), signatures=signatures)
+        except tf.errors.OpError as error:
+            raise OSError(errno.EIO, file_error(error)) from error
         (draft / ENVIRONMENT).parent.mkdir()
         (draft / ENVIRONMENT).write_text(environment)
 

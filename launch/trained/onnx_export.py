@@ -16,7 +16,7 @@ from dm_env import specs as dm_specs
 from ... import __version__
 from ...data import Nest
 from ...environments.batches.spec_files import format_spec
-from ...errors import CallboardError
+from ...errors import CallboardError, writing
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import parse_json
 from ...messages.install_commands import install_command
@@ -53,13 +53,11 @@ def save_policy_as_onnx(
       about: what `policy.json` also says, by name.
 
     Raises:
-      CallboardError: the policy cannot be converted, or the model acts differently.
+      CallboardError: the policy cannot be converted or written, or the model acts differently.
     """
     model = _converted(policy)
     about = {"format": _FORMAT, "callboard": __version__, **about, **_description(policy, spec)}
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with directory_draft(path) as draft:
+    with writing(path), directory_draft(path.absolute()) as draft:
         (draft / MODEL).write_bytes(model.SerializeToString())
         (draft / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
         _check(draft, policy, spec)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import CallboardError
+from ...errors import CallboardError, writing
+from ...files.atomic_files import check_writable
 from ...launch.plain_names import in_plot
 from ...messages.install_commands import install_command
 from .comparison import Comparison, GroupScore
@@ -42,6 +43,8 @@ def check_plot(path: pathlib.Path | None) -> None:
         raise CallboardError(f"the plot {path} is a directory; name a file")
     if not path.absolute().parent.is_dir():
         raise CallboardError(f"the plot {path} cannot be written: there is no directory {path.parent}; make it first")
+    with writing(f"the plot {path}"):
+        check_writable(path)
 
 
 def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
@@ -202,7 +205,5 @@ def _wrapped(name: str, width: int) -> str:
 
 def write_plot(picture: Any, path: pathlib.Path) -> None:
     """Writes a picture, or raises `CallboardError`."""
-    try:
+    with writing(f"the plot {path}"):
         picture.savefig(path, dpi=120)
-    except OSError as error:
-        raise CallboardError(f"the plot {path} cannot be written: {error.strerror}") from error

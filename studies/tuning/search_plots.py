@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, writing
 from ...launch.plain_names import in_plot
 from ...messages.install_commands import install_command
 from .records import Trial
@@ -55,10 +55,8 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
     handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
     handles.append(Line2D([], [], color="tab:green", linewidth=1, label="best so far"))
     picture.legend(handles=handles, fontsize="small", loc="outside lower center", ncols=len(handles), frameon=False)
-    try:
+    with writing(f"the plot {path}"):
         picture.savefig(path, dpi=120)
-    except OSError as error:
-        raise CallboardError(f"the plot {path} cannot be written: {error.strerror}") from error
 
 
 def best_so_far(trials: Sequence[Trial], mode: str) -> list[float]:

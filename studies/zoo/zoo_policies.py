@@ -4,16 +4,15 @@ A wheel offers the policies in its package by an entry point of the group `callb
 Nothing here runs code of a zoo: packages are found without being imported, and cards are JSON.
 """
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import math
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...errors import CallboardError, named_path, one_line, unknown
+from ...errors import CallboardError, named_path, unknown, writing
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_json, read_regular
 from ...launch.run_directory.layout import RunDirectory
@@ -117,7 +116,7 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
     source = RunDirectory(pathlib.Path(policy.place, policy.name))
     if not policy.installed and not trust:
         check_run_owner(f"{policy.place}/{policy.name}", "give --trust")
-    with writing(str(path)), new_directory(path) as draft:
+    with writing(path, (Exception,)), directory_draft(path.absolute()) as draft:
         for name in (*FILES, CARD):
             (draft / name).parent.mkdir(exist_ok=True)
             if is_url(policy.place):
@@ -141,30 +140,6 @@ def installed_zoos() -> list[pathlib.Path]:
         spec = importlib.util.find_spec(point.value.partition(".")[0])
         found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
     return list(dict.fromkeys(found))
-
-
-@contextlib.contextmanager
-def writing(place: str) -> Iterator[None]:
-    """Makes errors of writing into a folder, or to a URL, those of the user.
-
-    Raises:
-      CallboardError: the place cannot be written.
-    """
-    try:
-        yield
-    except CallboardError:
-        raise
-    except Exception as error:  # Each storage backend raises its own errors.
-        raise CallboardError(f"{place} cannot be written: {one_line(error)}") from error
-
-
-@contextlib.contextmanager
-def new_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a draft that becomes a directory, complete or not at all."""
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with directory_draft(path) as draft:
-        yield draft
 
 
 def check_name(name: str) -> None:

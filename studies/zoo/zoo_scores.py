@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import CallboardError
+from ...errors import CallboardError, writing
+from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_regular
 from ...launch.experiments.settings import read_experiment
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
@@ -20,7 +21,7 @@ from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, is_url
 from ...launch.trained.evaluation import evaluate_run, with_evaluation_settings
 from ..comparison.run_results import read_results
-from .zoo_policies import CARD, FORMAT, WEIGHTS, Card, ZooPolicy, check_name, copy_policy, new_directory, writing
+from .zoo_policies import CARD, FORMAT, WEIGHTS, Card, ZooPolicy, check_name, copy_policy
 
 _ERRORS = 3.0
 """Standard errors by which two means may differ."""
@@ -103,14 +104,14 @@ def push_policy(
         WEIGHTS: read_regular(BestPolicy(directory, read_only=True).path() or directory.best_policy),
         CARD: (json.dumps({"format": FORMAT, **card._asdict()}, indent=1) + "\n").encode(),
     }
-    with writing(zoo):
+    with writing(zoo, (Exception,)):  # Each storage backend raises its own errors.
         if is_url(zoo):
             with tempfile.TemporaryDirectory(prefix="callboard-") as local:
                 _write(pathlib.Path(local), files)
                 for file in files:  # The card last: without it there is no policy.
                     Storage(f"{zoo}/{name}").store(file, pathlib.Path(local))
         else:
-            with new_directory(pathlib.Path(zoo, name)) as draft:
+            with directory_draft(pathlib.Path(zoo, name).absolute()) as draft:
                 _write(draft, files)
     return ZooPolicy(name, zoo, card)
 
