@@ -51,11 +51,12 @@ def check_replaceable(path: pathlib.Path) -> None:
         raise OSError(errno.EINVAL, "not a regular file, so that it cannot be replaced", str(path))
 
 
-def check_writable(path: pathlib.Path) -> None:
-    """Raises `OSError` if `file_draft` could not write a file; leaves nothing behind."""
-    check_replaceable(path)
-    with _locked_draft(path, directory=False) as draft:
-        draft.unlink()
+def check_writable(path: pathlib.Path, directory: bool = False) -> None:
+    """Raises `OSError` if `file_draft`, or `directory_draft`, could not write to a path; leaves no draft behind."""
+    if not directory:
+        check_replaceable(path)
+    with _locked_draft(path, directory) as draft:
+        _remove(draft)
 
 
 @contextlib.contextmanager

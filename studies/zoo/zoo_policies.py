@@ -24,7 +24,8 @@ WEIGHTS = "checkpoints/best.npz"
 FILES = ("experiment.yaml", "environment.json", WEIGHTS)
 """Files of a policy beside its card."""
 FORMAT = 1
-_MOST_BYTES = 2**28
+MOST_BYTES = 2**28
+"""Bytes of a file of a policy."""
 _MOST_CARD_BYTES = 2**20
 _MOST_EPISODES, _MOST_LETTERS = 100_000, 1_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -120,10 +121,10 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
         for name in (*FILES, CARD):
             (draft / name).parent.mkdir(exist_ok=True)
             if is_url(policy.place):
-                there = Storage(f"{policy.place}/{policy.name}").fetch(name, draft, _MOST_BYTES)
+                there = Storage(f"{policy.place}/{policy.name}").fetch(name, draft, MOST_BYTES)
             else:
                 try:
-                    (draft / name).write_bytes(read_regular(source.path / name, _MOST_BYTES))
+                    (draft / name).write_bytes(read_regular(source.path / name, MOST_BYTES))
                     there = True
                 except FileNotFoundError:
                     there = False

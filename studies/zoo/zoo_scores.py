@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import CallboardError, writing
-from ...files.atomic_files import directory_draft
+from ...files.atomic_files import check_writable, directory_draft
 from ...files.guarded_files import read_regular
 from ...launch.experiments.settings import read_experiment
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
@@ -19,9 +19,10 @@ from ...launch.run_directory.best_policy import BestPolicy
 from ...launch.run_directory.found_runs import find_runs
 from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, is_url
+from ...launch.saved.saved_policies import saved_spec
 from ...launch.trained.evaluation import evaluate_run, with_evaluation_settings
 from ..comparison.run_results import read_results
-from .zoo_policies import CARD, FORMAT, WEIGHTS, Card, ZooPolicy, check_name, copy_policy
+from .zoo_policies import CARD, FORMAT, MOST_BYTES, WEIGHTS, Card, ZooPolicy, check_name, copy_policy
 
 _ERRORS = 3.0
 """Standard errors by which two means may differ."""
@@ -92,18 +93,15 @@ def push_policy(
     zoo = zoo.removeprefix("file://")
     if Storage(f"{zoo}/{name}").exists(CARD) if is_url(zoo) else (pathlib.Path(zoo) / name).exists():
         raise CallboardError(f"there is a policy {name} in {zoo}: choose another name with --name")
+    files = _files(directory)
+    if not is_url(zoo):
+        with writing(zoo):
+            check_writable(pathlib.Path(zoo, name).absolute(), directory=True)
     mean, std = _score(directory, episodes, trained.seed, trust, notify)
     points = zip(trained.steps.tolist(), trained.values.tolist(), strict=True)
     curve = [[int(steps), round(value, 3)] for steps, value in points]
     card = Card(trained.agent, trained.env, trained.seed, trained.total_steps, mean, std, episodes, curve, __version__)
-    settings = read_yaml(directory.experiment, links=False)
-    settings.pop("run_dir", None)  # A path of this machine.
-    files = {
-        "experiment.yaml": format_yaml(settings, marked=True).encode(),
-        "environment.json": read_regular(directory.environment),
-        WEIGHTS: read_regular(BestPolicy(directory, read_only=True).path() or directory.best_policy),
-        CARD: (json.dumps({"format": FORMAT, **card._asdict()}, indent=1) + "\n").encode(),
-    }
+    files[CARD] = (json.dumps({"format": FORMAT, **card._asdict()}, indent=1) + "\n").encode()
     with writing(zoo, (Exception,)):  # Each storage backend raises its own errors.
         if is_url(zoo):
             with tempfile.TemporaryDirectory(prefix="callboard-") as local:
@@ -114,6 +112,27 @@ def push_policy(
             with directory_draft(pathlib.Path(zoo, name).absolute()) as draft:
                 _write(draft, files)
     return ZooPolicy(name, zoo, card)
+
+
+def _files(directory: RunDirectory) -> dict[str, bytes]:
+    """Returns the files of a policy beside its card.
+
+    Raises:
+      CallboardError: the run lacks one, or it is damaged or larger than a policy in a zoo may be.
+    """
+    if saved_spec(directory) is None:
+        raise CallboardError(f"{directory.path} has no environment.json: resume the run, which writes it")
+    settings = read_yaml(directory.experiment, links=False)
+    settings.pop("run_dir", None)  # A path of this machine.
+    weights = BestPolicy(directory, read_only=True).path() or directory.best_policy
+    try:
+        return {
+            "experiment.yaml": format_yaml(settings, marked=True).encode(),
+            "environment.json": read_regular(directory.environment),
+            WEIGHTS: read_regular(weights, MOST_BYTES),
+        }
+    except OSError as error:
+        raise CallboardError(f"{directory.path} cannot be offered: {error.strerror}") from error
 
 
 def evaluate_policy(policy: ZooPolicy, trust: bool, notify: Callable[[str], None]) -> Repeated:

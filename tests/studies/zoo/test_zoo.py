@@ -104,6 +104,25 @@ def test_a_mistake_is_one_line(arguments, message, zoo, tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: (run / "environment.json").unlink(), "has no environment.json: resume the run, which writes it"),
+        (lambda run: (run / "environment.json").write_text("{"), "environment.json cannot be read"),
+        (lambda run: (run.parent / "zoo").touch(), "zoo cannot be written: Not a directory; name another place"),
+    ],
+)
+def test_what_cannot_be_pushed_is_refused_before_its_evaluation(damage, message, tmp_path, monkeypatch, capsys):
+    _, run = write_run(tmp_path / "run", options=DEFAULTS)
+    row = {"environment_steps": 100, "elapsed_seconds": 1.0, "learner_steps": 1, "evaluator/return": 3.5}
+    run.metrics.write_text(json.dumps(row | {"evaluator/environment_steps": 100, "evaluator/learner_step": 1}) + "\n")
+    damage(run.path)
+    monkeypatch.setattr("callboard.studies.zoo.zoo_scores.evaluate_run", lambda *_: pytest.fail("it was evaluated"))
+    assert main(["zoo", "push", str(run.path), str(tmp_path / "zoo")]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.glob("zoo/*"))
+
+
 def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
     for name in ("odd", "pipe", "link", "infinite"):
         shutil.copytree(zoo / "tiny", tmp_path / "zoo" / name)
