@@ -54,9 +54,16 @@ class BestPolicy:
         return None
 
     def mean_return(self) -> float:
-        """Returns the mean return of the best policy; -inf if there is none."""
+        """Returns the mean return of the best policy; -inf if there is none.
+
+        Raises:
+          CallboardError: its file does not say it.
+        """
         path = self.path()
-        return -math.inf if path is None else float(read_policy(path).further["mean_return"])
+        try:
+            return -math.inf if path is None else float(read_policy(path).further["mean_return"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CallboardError(f"{path} has no mean return; replace it by a copy") from error
 
     def save(self, policy: Policy, mean_return: float, learner_step: int) -> None:
         """Saves a policy as the best.

@@ -40,7 +40,9 @@ def chosen_checkpoint(
         if all(_has_best(part) for part in parts):
             return "best"
         if all(_steps(part) for part in parts):
-            notify(f"{name or run_directory.path} was never evaluated, so it has no best weights: takes the latest")
+            was = "has damaged best weights" if any(_is_damaged(part, "best") for part in parts) else ""
+            was = was or "was never evaluated, so it has no best weights"
+            notify(f"{name or run_directory.path} {was}: takes the latest")
             return "latest"
     for part in parts:
         damaged = checkpoint == "latest" and any(part.checkpoints.glob("damaged-*"))
@@ -50,8 +52,19 @@ def chosen_checkpoint(
 
 
 def no_checkpoint(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory]) -> CallboardError:
-    """Returns the error for weights that a run does not have; its arguments are those of `chosen_checkpoint`."""
+    """Returns the error for weights that a run does not have, or that are damaged; see `chosen_checkpoint`."""
     choices = [choice for choice in _choices(run_directory) if all(choice in _choices(other) for other in others)]
+    key = _key(checkpoint)
+    if _is_damaged(run_directory, key):
+        alone = choices[-2:] == ["latest", key]
+        others_too = [choice for choice in choices if choice != key and not (alone and choice == "latest")]
+        hint = f", or choose from {', '.join(others_too)}" if others_too else ""
+        which = (
+            f"{run_directory.best_policy} is"
+            if key == "best"
+            else f"{run_directory.path} has a checkpoint {key} that is"
+        )
+        return CallboardError(f"{which} damaged; replace it by a copy{hint}")
     hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
     why = ", since it was never evaluated" if checkpoint == "best" else ""
     return CallboardError(f"{run_directory.path} has no checkpoint{checkpoint and f' {checkpoint}'}{why}; {hint}")
@@ -65,6 +78,12 @@ def _choices(run_directory: RunDirectory) -> list[str]:
 
 def _has_best(run_directory: RunDirectory) -> bool:
     return any(path.exists() for path in (run_directory.best_policy, run_directory.best_policy_before))
+
+
+def _is_damaged(run_directory: RunDirectory, checkpoint: str) -> bool:
+    """Returns whether a checkpoint that cannot be used is there, perhaps set aside."""
+    name = f"{int(checkpoint):012d}" if checkpoint.isdecimal() else checkpoint or "[!.]"
+    return checkpoint in _choices(run_directory) or any(run_directory.checkpoints.glob(f"damaged-{name}*"))
 
 
 def _steps(run_directory: RunDirectory) -> list[int]:

@@ -1,5 +1,6 @@
 """The policies that a run has saved: their files, policies with their weights, and the spaces they act in."""
 
+import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -28,6 +29,8 @@ from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import load_weights, read_policy
 from ..run_directory.remote_storage import check_run_owner, local_copy
 
+_logger = logging.getLogger(__name__)
+
 
 def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:
     """Returns the file of the weights to act with.
@@ -43,7 +46,10 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
     checkpoint = chosen_checkpoint(run_directory, checkpoint, others=others)
     checkpoints = Checkpoints(run_directory, read_only=True)
     if checkpoint == "best":
-        found = BestPolicy(run_directory, read_only=True).path()
+        problems: list[str] = []
+        found = BestPolicy(run_directory, problems.append, read_only=True).path()
+        for problem in problems if found is not None else ():
+            _logger.warning(problem)
     elif checkpoint == "latest":
         found = _policy_of(checkpoints.latest())
     else:

@@ -61,6 +61,9 @@ def best_run(folder: str) -> str:
     means = [BestPolicy(run, read_only=True).mean_return() for run in runs]
     best = runs[means.index(max(means))]
     if max(means) == -math.inf:
+        for run in runs:
+            if run.best_policy.exists():
+                raise CallboardError(f"{run.best_policy} is damaged; replace it by a copy, or push another run")
         fix = f"name one in {best.path}/policies" if best.policies else "train it with evaluations"
         raise CallboardError(f"{best.path} has no weights with the best evaluation: {fix}")
     return str(best.path)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from untrained_runs import DEFAULTS, write_run
@@ -109,6 +110,8 @@ def test_a_mistake_is_one_line(arguments, message, zoo, tmp_path, monkeypatch, c
     [
         (lambda run: (run / "environment.json").unlink(), "has no environment.json: resume the run, which writes it"),
         (lambda run: (run / "environment.json").write_text("{"), "environment.json cannot be read"),
+        (lambda run: (run / "checkpoints/best.npz").write_bytes(b"PK"), "best.npz is damaged; replace it by a copy"),
+        (lambda run: np.savez(run / "checkpoints/best.npz", names=[]), "best.npz has no mean return; replace it by a"),
         (lambda run: (run.parent / "zoo").touch(), "zoo cannot be written: Not a directory; name another place"),
     ],
 )
