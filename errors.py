@@ -105,6 +105,17 @@ def long_paths_refused() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def named_as(copy: object, place: object) -> Iterator[None]:
+    """Names a place in messages of `CallboardError` instead of its temporary copy, which will be gone."""
+    try:
+        yield
+    except CallboardError as error:
+        error.args = (str(error).replace(str(copy), str(place)),)
+        error.details = error.details.replace(str(copy), str(place))
+        raise
+
+
+@contextlib.contextmanager
 def writing(place: object, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
     """Makes errors of writing a file or a directory those of the user.
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import CallboardError, printable, printable_lines, writing
+from ..errors import CallboardError, named_as, printable, printable_lines, writing
 from ..files.atomic_files import write_file
 from ..launch.experiments.option_parsing import option_texts
 from ..launch.experiments.parts.placement_part import PlacementPart
@@ -123,11 +123,9 @@ def write_sbatch(arguments: Sequence[str]) -> int:
         # What every host would refuse is refused here, with hosts that stand for those of the job.
         file = pathlib.Path(folder, "cluster.yaml")
         file.write_text(job.cluster_file())
-        try:
+        with named_as(file, "the job"):
             training = _read_training(rest, ["--cluster", str(file), "--host", "node-0"])
             nodes = training.fit()
-        except CallboardError as error:
-            raise CallboardError(str(error).replace(str(file), "the job")) from None
     run_dir = training.settings.of_run.get("run_dir")
     directory = "$SLURM_SUBMIT_DIR/runs/slurm" if run_dir is None else shlex.quote(os.path.abspath(run_dir))
     script = slurm_script(

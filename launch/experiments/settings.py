@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
-from ...errors import CallboardError, suggestion
+from ...errors import CallboardError, named_as, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ...messages.caller_words import argument
@@ -297,7 +297,7 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = (), trust: b
     Raises:
       CallboardError: the directory contains no run, or one of another user.
     """
-    with tempfile.TemporaryDirectory(prefix="callboard-") as local:
+    with tempfile.TemporaryDirectory(prefix="callboard-") as local, named_as(local, run):
         directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
         if is_url(run):
             Storage(str(run)).fetch(directory.experiment.name, directory.path)

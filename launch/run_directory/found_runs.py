@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import CallboardError, named_path
+from ...errors import CallboardError, named_as, named_path
 from .layout import MOST_METRICS_BYTES, RunDirectory, is_checkpoint_name
 from .remote_storage import Storage, is_url
 from .run_lock import is_locked
@@ -106,7 +106,7 @@ def files_of_run(name: str) -> Iterator[tuple[RunDirectory, bool]]:
         directory = RunDirectory(pathlib.Path(name))
         yield directory, is_locked(directory.lock())
         return
-    with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="callboard-") as scratch, named_as(scratch, name):
         directory, storage = RunDirectory(pathlib.Path(scratch)), Storage(name)
         for file in (directory.experiment, directory.metrics):
             storage.fetch(file.name, directory.path, MOST_METRICS_BYTES)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, named_as, one_line
 from ...files.atomic_files import file_draft
 from ...files.guarded_files import open_regular
 from ...files.manifest import MANIFEST, file_damage, read_manifest, write_manifest
@@ -383,7 +383,7 @@ def local_copy(run: str | pathlib.Path, checkpoint: str = "latest", whole: bool 
         yield RunDirectory(pathlib.Path(run))
         return
     storage = Storage(str(run))
-    with tempfile.TemporaryDirectory(prefix="callboard-") as path:
+    with tempfile.TemporaryDirectory(prefix="callboard-") as path, named_as(path, run):
         directory = RunDirectory(pathlib.Path(path), url=storage.url)
         fetch_run(storage, directory, checkpoint, whole)
         yield directory

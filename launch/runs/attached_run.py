@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from ...errors import CallboardError, suggestion
+from ...errors import CallboardError, named_as, suggestion
 from ...runtime.deadlines import Deadline
 from ..nodes.proxy_bypass import bypass_proxies
 from ..processes.local_socket import SocketError, call
@@ -47,7 +47,7 @@ class AttachedRun:
         if not is_url(run) and not pathlib.Path(run).exists() and re.fullmatch(r"[!-~]+:[0-9]{1,5}", run):
             self._connect(run)
         elif is_url(run):
-            with tempfile.TemporaryDirectory(prefix="callboard-") as local:
+            with tempfile.TemporaryDirectory(prefix="callboard-") as local, named_as(local, run):
                 directory = RunDirectory(pathlib.Path(local), url=run)
                 Storage(run).fetch(directory.coordinator.name, directory.path)
                 self._attach(directory)

@@ -71,7 +71,8 @@ def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
         return None
     except (OSError, ValueError) as error:
         raise CallboardError(
-            f"{run_directory.environment} cannot be read: {error}; remove it and resume the run, which writes it again"
+            f"{run_directory.environment} cannot be read: {error}; replace it by a copy, or resume the run without it, "
+            "which writes it again"
         ) from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import CallboardError, writing
+from ...errors import CallboardError, named_as, writing
 from ...files.atomic_files import check_writable, directory_draft
 from ...files.guarded_files import read_regular
 from ...launch.experiments.settings import read_experiment
@@ -145,10 +145,10 @@ def evaluate_policy(policy: ZooPolicy, trust: bool, notify: Callable[[str], None
       CallboardError: as `copy_policy`, or the policy cannot be played.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as local:
-        path = pathlib.Path(local, policy.name)
-        copy_policy(policy, path, trust)
-        card = policy.card
-        mean, std = _score(RunDirectory(path), card.episodes, card.seed, True, notify)
+        path, card = pathlib.Path(local, policy.name), policy.card
+        with named_as(path, f"{policy.place}/{policy.name}"):
+            copy_policy(policy, path, trust)
+            mean, std = _score(RunDirectory(path), card.episodes, card.seed, True, notify)
         return Repeated(card, mean, std)
 
 

@@ -86,7 +86,7 @@ def test_a_policy_has_the_weights_of_its_file_and_the_spec_of_its_environment(ru
 def test_a_spec_that_is_missing_or_damaged(tmp_path):
     _, directory = write_run(tmp_path / "run")
     directory.environment.write_text("{")
-    with pytest.raises(CallboardError, match=r"environment.json cannot be read: .*; remove it and resume the run"):
+    with pytest.raises(CallboardError, match=r"environment.json cannot be read: .*; replace it by a copy, or resume"):
         saved_spec(directory)
     directory.environment.unlink()
     assert saved_spec(directory) is None

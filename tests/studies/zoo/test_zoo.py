@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,17 @@ def test_what_cannot_be_pushed_is_refused_before_its_evaluation(damage, message,
     assert main(["zoo", "push", str(run.path), str(tmp_path / "zoo")]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.glob("zoo/*"))
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("environment.json", "cannot be read: .*"), ("checkpoints/best.npz", "is damaged; .*")]
+)
+def test_what_is_evaluated_is_named_as_in_its_zoo(file, message, zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    (tmp_path / "zoo" / "tiny" / file).write_text("{")
+    assert main(["zoo", "evaluate", "tiny", "--from", str(tmp_path / "zoo")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(f"callboard: {tmp_path}/zoo/tiny/{file} {message}replace it by a copy.*", line)
 
 
 def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
