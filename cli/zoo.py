@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         score = f"{pushed.card.mean:.1f} ± {pushed.card.std:.1f}"
         print(printable(f"{pushed.place} now offers {pushed.name}, with a mean return of {score}"))
         return 0
-    policy = find_policy(known.names[0], known.places)
+    policy = find_policy(known.names[0], known.places, notify)
     if known.what == "get":
         copy_policy(policy, pathlib.Path(known.names[1]), known.trust)
         print(printable(f"{known.names[1]} is now {policy.name}, from {policy.place}"))
@@ -73,12 +73,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _list(places: Sequence[str], as_json: bool) -> int:
     found = find_policies(places)
-    for problem in found.problems:
+    for _, problem in found.problems:
         notify(problem)
     if as_json:
         print(json.dumps([{"name": one.name, "zoo": one.place, **one.card._asdict()} for one in found.policies]))
     elif not found.policies:
-        print("no policies: install a wheel such as callboard-zoo, or name a zoo with --from")
+        which = " that can be used" if found.problems else ""
+        print(f"no policies{which}: install a wheel such as callboard-zoo, or name a zoo with --from")
     else:
         rows = [("name", "agent", "environment", "steps", "return")]
         rows += [

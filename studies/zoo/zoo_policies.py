@@ -7,14 +7,17 @@ Nothing here runs code of a zoo: packages are found without being imported, and 
 import importlib.metadata
 import importlib.util
 import math
+import os
 import pathlib
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...errors import CallboardError, named_path, unknown, writing
+from ...environments.batches.spec_files import parse_spec
+from ...errors import CallboardError, named_path, one_line, unknown, writing
 from ...files.atomic_files import directory_draft
-from ...files.guarded_files import read_json, read_regular
+from ...files.guarded_files import read_arrays, read_json, read_regular
 from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, check_run_owner, is_url
 
@@ -23,6 +26,8 @@ CARD = "policy.json"
 WEIGHTS = "checkpoints/best.npz"
 FILES = ("experiment.yaml", "environment.json", WEIGHTS)
 """Files of a policy beside its card."""
+_OWN = (CARD, FILES[0])
+"""Files of which one is enough for a folder to be taken as a policy."""
 FORMAT = 1
 MOST_BYTES = 2**28
 """Bytes of a file of a policy."""
@@ -66,8 +71,8 @@ class FoundPolicies(NamedTuple):
     """The policies of zoos."""
 
     policies: list[ZooPolicy]
-    problems: list[str]
-    """A line for each policy that is left out."""
+    problems: list[tuple[str, str]]
+    """The name of each policy that cannot be used, and a line that says why."""
 
 
 def find_policies(places: Sequence[str]) -> FoundPolicies:
@@ -83,18 +88,29 @@ def find_policies(places: Sequence[str]) -> FoundPolicies:
             try:
                 found.policies.append(ZooPolicy(name, place, _card(place, name), place in installed))
             except (CallboardError, OSError, ValueError) as error:
-                found.problems.append(f"{place}/{name} is left out: {error}")
+                why = error.strerror if isinstance(error, OSError) else error
+                found.problems.append((name, f"{place}/{name} cannot be used: {why}; replace it by a copy"))
     return found
 
 
-def find_policy(name: str, places: Sequence[str]) -> ZooPolicy:
-    """Returns the first policy of a name, see `find_policies`.
+def find_policy(name: str, places: Sequence[str], notify: Callable[[str], object] = lambda text: None) -> ZooPolicy:
+    """Returns the first policy of a name that can be used, see `find_policies`.
+
+    Args:
+      name: its name.
+      places: the zoos.
+      notify: receives a line for each other one of that name that cannot be used.
 
     Raises:
-      CallboardError: there is none.
+      CallboardError: there is none, or it cannot be used.
     """
-    policies = find_policies(places).policies
+    policies, problems = find_policies(places)
     named = [policy for policy in policies if policy.name == name]
+    broken = [why for of, why in problems if of == name]
+    if broken and not named:
+        raise CallboardError(broken[0])
+    for why in broken:
+        notify(why)
     if not named:
         none = "" if policies else "install a wheel such as callboard-zoo, or name a zoo with --from"
         raise unknown("policy", name, dict.fromkeys(policy.name for policy in policies), none)
@@ -110,7 +126,7 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
       trust: whether the zoo may belong to another user: the settings of a run name code, which runs when it is loaded.
 
     Raises:
-      CallboardError: `path` is not empty, a file is missing or too large, or the zoo is not trusted.
+      CallboardError: `path` is not empty, a file is missing, damaged or too large, or the zoo is not trusted.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise CallboardError(f"{path} is not empty; name a new directory")
@@ -132,6 +148,12 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
                     raise CallboardError(f"{source.path / name} cannot be read: {error.strerror}") from error
             if not there:
                 raise CallboardError(f"{policy.place}/{policy.name} has no {name}")
+        for name, read in ((WEIGHTS, read_arrays), ("environment.json", lambda file: parse_spec(file.read_text()))):
+            try:
+                read(draft / name)
+            except Exception as error:  # A damaged file may raise anything.
+                where = f"{policy.place}/{policy.name}/{name}"
+                raise CallboardError(f"{where} is damaged ({one_line(error)}); replace it by a copy") from error
 
 
 def installed_zoos() -> list[pathlib.Path]:
@@ -151,22 +173,28 @@ def check_name(name: str) -> None:
 
 def _names(place: str) -> list[str]:
     if is_url(named_path(place, "zoo")):
-        names = [path.rpartition("/")[0] for path in Storage(place).find(f"*/{CARD}")]
+        names = [path.rpartition("/")[0] for file in _OWN for path in Storage(place).find(f"*/{file}")]
     elif pathlib.Path(place).is_dir():
-        names = [path.parent.name for path in pathlib.Path(place).glob(f"*/{CARD}")]
+        names = [path.parent.name for file in _OWN for path in pathlib.Path(place).glob(f"*/{file}")]
     else:
         raise CallboardError(f"there is no zoo in {place or repr('')}: name a folder or a URL")
-    return sorted(name for name in names if _NAME.fullmatch(name))
+    return sorted({name for name in names if _NAME.fullmatch(name)})
 
 
 def _card(place: str, name: str) -> Card:
-    if not is_url(place):
-        return parse_card(read_json(pathlib.Path(place, name, CARD), _MOST_CARD_BYTES))
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="callboard-") as local:
-        Storage(f"{place}/{name}").fetch(CARD, pathlib.Path(local), _MOST_CARD_BYTES)
-        return parse_card(read_json(pathlib.Path(local, CARD), _MOST_CARD_BYTES))
+        if is_url(place):
+            Storage(f"{place}/{name}").fetch(CARD, pathlib.Path(local), _MOST_CARD_BYTES)
+        folder = pathlib.Path(local) if is_url(place) else pathlib.Path(place, name)
+        wanted = (CARD,) if is_url(place) else (*FILES, CARD)
+        missing = [file for file in wanted if not os.path.lexists(folder / file)]
+        if missing:
+            raise CallboardError(f"it has no {', '.join(missing)}")
+        try:
+            content = read_json(folder / CARD, _MOST_CARD_BYTES)
+        except ValueError as error:
+            raise CallboardError(f"its {CARD} is damaged: {one_line(error)}") from error
+        return parse_card(content)
 
 
 def parse_card(content: Any) -> Card:

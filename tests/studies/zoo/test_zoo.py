@@ -127,15 +127,18 @@ def test_what_cannot_be_pushed_is_refused_before_its_evaluation(damage, message,
     assert not list(tmp_path.glob("zoo/*"))
 
 
-@pytest.mark.parametrize(
-    ("file", "message"), [("environment.json", "cannot be read: .*"), ("checkpoints/best.npz", "is damaged; .*")]
-)
-def test_what_is_evaluated_is_named_as_in_its_zoo(file, message, zoo, tmp_path, capsys):
-    shutil.copytree(zoo, tmp_path / "zoo")
+@pytest.mark.parametrize("file", ["environment.json", "checkpoints/best.npz"])
+def test_a_damaged_policy_is_named_as_in_its_zoo(file, zoo, tmp_path, capsys):
+    shutil.copytree(zoo / "tiny", tmp_path / "zoo" / "tiny")
     (tmp_path / "zoo" / "tiny" / file).write_text("{")
+    for arguments in (["get", "tiny", str(tmp_path / "new")], ["evaluate", "tiny"]):
+        assert main(["zoo", *arguments, "--from", str(tmp_path / "zoo")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.fullmatch(f"callboard: {tmp_path}/zoo/tiny/{file} is damaged .*; replace it by a copy", line)
+    (tmp_path / "zoo" / "tiny" / file).write_bytes((zoo / "tiny" / file).read_bytes())
+    (tmp_path / "zoo" / "tiny" / "experiment.yaml").write_text("{")
     assert main(["zoo", "evaluate", "tiny", "--from", str(tmp_path / "zoo")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(f"callboard: {tmp_path}/zoo/tiny/{file} {message}replace it by a copy.*", line)
+    assert f"callboard: {tmp_path}/zoo/tiny/experiment.yaml is not valid YAML" in capsys.readouterr().err
 
 
 def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
@@ -153,6 +156,37 @@ def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
     for name in ("agent", "seed", "mean", "curve"):
         with pytest.raises(ValueError, match=f"{name} in its {CARD} is missing or wrong"):
             parse_card({**content, name: None})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda policy: (policy / CARD).write_text("{"), f"its {CARD} is damaged: "),
+        (lambda policy: (policy / CARD).write_text("[]"), f"its {CARD} is not of format 1"),
+        (lambda policy: (policy / CARD).unlink(), f"it has no {CARD}"),
+        (lambda policy: (policy / "checkpoints/best.npz").unlink(), "it has no checkpoints/best.npz"),
+        (lambda policy: (policy / "environment.json").unlink(), "it has no environment.json"),
+    ],
+)
+@pytest.mark.parametrize("beginning", ["", "file://"])
+def test_a_policy_that_is_there_and_cannot_be_used_is_named(damage, message, beginning, zoo, tmp_path, capsys):
+    shutil.copytree(zoo / "tiny", tmp_path / "zoo" / "tiny")
+    damage(tmp_path / "zoo" / "tiny")
+    place = f"{beginning}{tmp_path}/zoo"
+    for arguments in (["get", "tiny", str(tmp_path / "new")], ["evaluate", "tiny"]):
+        assert main(["zoo", *arguments, "--from", place]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{place}/tiny " in line and message.removeprefix("it ") in line and "/callboard-" not in line
+        assert not (tmp_path / "new").exists()
+    if beginning and CARD not in message:
+        return  # At a URL, only cards are read for a list.
+    assert main(["zoo", "list", "--from", place]) == 0
+    listed = capsys.readouterr()
+    assert f"{place}/tiny cannot be used: {message}" in listed.err
+    assert "install a wheel" not in listed.out or "no policies that can be used: " in listed.out
+    # Another zoo has it, and the first one is not silently passed over.
+    assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", place, "--from", str(zoo)]) == 0
+    assert f"{place}/tiny cannot be used: {message}" in capsys.readouterr().err
 
 
 def test_what_others_can_write_is_taken_only_with_trust(zoo, tmp_path, capsys):
