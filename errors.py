@@ -4,6 +4,9 @@ import contextlib
 import difflib
 import errno
 import os
+import signal
+import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 
 from .messages import foreign_names
@@ -13,6 +16,8 @@ _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4096
 """Bounds of Linux on a part of a path, and on a path with its end."""
 _SHORT = 5
 """Letters of a name of which one wrong letter is a large part."""
+_MOST_MESSAGE, _MOST_LINE, _MOST_TRACEBACK = 4_000, 500, 50_000
+"""Letters that are shown of the message of an exception, of one line about it, and of its traceback."""
 
 
 class CallboardError(Exception):
@@ -75,12 +80,68 @@ class UnknownAttribute(AttributeError):
         return f"{problem}; {hint}" if hint else problem
 
 
+class ControlFlow(BaseException):
+    """Base class of the library's own exceptions that are no errors, which no handler of a user's errors stops."""
+
+
+def anything_raised() -> type[BaseException]:
+    """Returns the class for the `except` clause around a call of a user's code, which may also call `sys.exit`.
+
+    It is `BaseException`, or `Exception` while `KeyboardInterrupt` or a `ControlFlow` is raised.
+    """
+    return Exception if isinstance(sys.exc_info()[1], KeyboardInterrupt | ControlFlow) else BaseException
+
+
+@contextlib.contextmanager
+def exits_refused() -> Iterator[None]:
+    """Raises `CallboardError` where a user's code raises something else than an `Exception`, as `sys.exit` does.
+
+    The program's own handlers of signals may raise anything.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except anything_raised() as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        handlers = [getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()]
+        if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise
+        place = f"{os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}, in {frames[-1].name},"
+        raise CallboardError(f"{place} raises {one_line(error)}; let it raise an exception instead") from error
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an exception of any class, also of one whose `__str__` fails.
+
+    The middle of a long one is left out.
+    """
+    try:
+        return shortened(str(error), _MOST_MESSAGE)
+    except anything_raised():
+        return "its message cannot be shown, since its __str__ fails"
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of the message of an exception of any class."""
+    return shortened((message_of(error).strip().splitlines() or [""])[0], _MOST_LINE)
+
+
 def one_line(error: BaseException) -> str:
     """Returns `ValueError: first line of the message`; the message alone of a `CallboardError`."""
     if isinstance(error, CallboardError):
-        return str(error)
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first_line}".removesuffix(": ")
+        return " ".join(message_of(error).splitlines())
+    return f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
+
+
+def traceback_text(error: BaseException) -> str:
+    """Returns the traceback of an exception, as Python shows it; without its middle if its message is long."""
+    return shortened("".join(traceback.format_exception(error)))
+
+
+def shortened(text: str, most: int = _MOST_TRACEBACK) -> str:
+    """Returns a text, of which the middle is left out if it has more than `most` letters."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def printable(text: str) -> str:
@@ -308,7 +369,7 @@ _NO_ROOM = (
 
 def limits_text(error: BaseException) -> str:
     """Returns what to look at after an error for want of memory or threads; empty after any other."""
-    if not isinstance(error, MemoryError) and not any(words in str(error) for words in _NO_ROOM):
+    if not isinstance(error, MemoryError) and not any(words in message_of(error) for words in _NO_ROOM):
         return ""
     # Libraries say neither what was short nor which limit it was.
     return (

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import psutil
 
 from .. import __version__
-from ..errors import CallboardError, limits_text, long_paths_refused, printable, unknown
+from ..errors import CallboardError, limits_text, long_paths_refused, message_of, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
 from ..launch.launchers.node_processes.forkserver_process import end_processes
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = _place_of(leave)
         if not place:
             raise
-        line = f"{place} calls sys.exit({leave.code!r}); let it raise an exception instead"
+        line = f"{place} calls sys.exit({message_of(leave)}); let it raise an exception instead"
         print(f"callboard: {printable(line)}", file=sys.stderr)
         return 2
     finally:

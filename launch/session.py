@@ -15,7 +15,7 @@ import numpy as np
 from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..environments import ONLY_AGENT
-from ..errors import CallboardError, UnknownAttribute, named_path, unknown
+from ..errors import CallboardError, UnknownAttribute, exits_refused, named_path, unknown
 from ..runtime.deadlines import Deadline
 from ..settings.setting_types import shown
 from .experiments.checked_run import Run
@@ -92,11 +92,13 @@ class Session:
         def __getattr__(self, name: str) -> Any:
             raise UnknownAttribute(f"{type(self).__name__!r} object", name, dir(type(self)))
 
+    @exits_refused()
     def run(self) -> Outcome:
         """Runs to the end in this thread, without pauses."""
         with prepared_run(*self._arguments, controlled=False, overwrite=self._overwrite) as prepared:
             return prepared.launch(self._monitor)
 
+    @exits_refused()
     def start(self) -> "Session":
         """Starts the run, which then is paused before its first step.
 
@@ -233,6 +235,7 @@ class Session:
         run.raise_failure()
         yield self.result
 
+    @exits_refused()
     def evaluate(
         self, episodes: int | None = None, mode: Literal["greedy", "sampled"] | None = None
     ) -> EvaluationResult:
@@ -251,6 +254,7 @@ class Session:
         played = play_episodes(experiment, players, count, lambda text: None)
         return evaluation_result(played.episodes, played.metrics)
 
+    @exits_refused()
     def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
         """Returns the current policy as a function of observations; its weights do not change any more.
 
@@ -315,6 +319,7 @@ class Session:
         arrays = {name: np.asarray(value) for name, value in weights.items()}
         self._learner(policy, "set_weights", arrays)
 
+    @exits_refused()
     def update(self, task: Any = None, policy: str | None = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import CallboardError, suggestion
+from ..errors import CallboardError, message_of, suggestion
 from ..messages.caller_words import is_by_command
 from .own_modules import is_own
 
@@ -119,11 +119,11 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
         return importlib.import_module(module)
     except SystemExit as error:
         raise CallboardError(
-            f"{kind} {setting!r} cannot be imported: its import calls sys.exit({error.code!r}); put what is not for "
-            'import under `if __name__ == "__main__":`'
+            f"{kind} {setting!r} cannot be imported: its import calls sys.exit({message_of(error)}); put what is not "
+            'for import under `if __name__ == "__main__":`'
         ) from error
     except ImportError as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(message_of(error).split())
     except (ValueError, TypeError):  # Raised for names such as "" and ".a".
         if module and not module.startswith("."):
             raise

@@ -23,6 +23,7 @@ from typing import Any
 _LIBRARY = __name__.partition(".")[0]
 _LOADERS = (
     "multiprocessing.spawn",
+    "gymnasium.vector.utils.misc",
     "launchpad.nodes.python.process_entry",
     *(
         f"{_LIBRARY}.{name}"

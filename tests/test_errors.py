@@ -1,16 +1,25 @@
 """Names that messages suggest, and errors as lines."""
 
+import os
+import signal
+import sys
+
 import pytest
 
 from callboard.errors import (
     CallboardError,
+    ControlFlow,
+    anything_raised,
     check_text,
+    exits_refused,
+    limits_text,
     nearest,
     one_line,
     printable,
     printable_lines,
     similar_setting,
     suggestion,
+    traceback_text,
     unknown,
 )
 from callboard.launch.experiments.settings import setting_fields
@@ -41,6 +50,77 @@ def test_without_a_similar_name_the_known_ones_are_listed():
 )
 def test_an_error_is_one_line(error, line):
     assert one_line(error) == line
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no message")
+
+
+class UnprintableRefusal(Unprintable, CallboardError):
+    pass
+
+
+class NoText(Exception):
+    def __str__(self):
+        return 5
+
+
+class LeavesAsText(Exception):
+    def __str__(self):
+        sys.exit(3)
+
+
+NOT_SHOWN = "its message cannot be shown, since its __str__ fails"
+
+
+@pytest.mark.parametrize("kind", [Unprintable, NoText, LeavesAsText])
+def test_an_error_without_a_message_is_one_line(kind):
+    assert one_line(kind()) == f"{kind.__name__}: {NOT_SHOWN}"
+    assert limits_text(kind()) == "" and kind.__name__ in traceback_text(kind())
+    assert one_line(UnprintableRefusal()) == NOT_SHOWN
+
+
+def test_a_huge_error_is_a_short_line():
+    huge = ValueError("x" * 10_000_000)
+    assert len(one_line(huge)) < 600 and len(traceback_text(huge)) < 60_000
+    assert one_line(CallboardError("two\nlines")) == "two lines"
+
+
+@pytest.mark.parametrize("error", [ValueError(), SystemExit(3), GeneratorExit(), BaseException()])
+def test_code_may_raise_anything(error):
+    with pytest.raises(ZeroDivisionError):
+        try:
+            raise error
+        except anything_raised():
+            1 / 0  # noqa: B018
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ControlFlow()])
+def test_an_interrupt_is_no_error(error):
+    with pytest.raises(type(error)):
+        try:
+            raise error
+        except anything_raised():
+            1 / 0  # noqa: B018
+
+
+def test_code_that_leaves_is_refused():
+    with pytest.raises(CallboardError, match=r"^test_errors.py, line \d+, in .*, raises SystemExit: 3; let it raise"):
+        with exits_refused():
+            sys.exit(3)
+    for error in (ValueError(), KeyboardInterrupt()):
+        with pytest.raises(type(error)), exits_refused():
+            raise error
+
+
+def test_a_signal_handler_may_leave():
+    before = signal.signal(signal.SIGUSR2, lambda *_: sys.exit(7))
+    try:
+        with pytest.raises(SystemExit), exits_refused():
+            os.kill(os.getpid(), signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
 
 
 @pytest.mark.parametrize("agent", ["ppo", "sac", "apex"])

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 
 from ...data import Layout, Nest, Timestep, rebuilt
-from ...errors import CallboardError
+from ...errors import CallboardError, anything_raised, message_of
 from ..agent import Policy
 from ..fast_function import CompiledFunction, as_arrays
 from ..variables.finite_checks import check_policy
@@ -57,8 +57,8 @@ class BatchedPolicy:
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((None, 2), tf.int32),
             )
-        except Exception as error:  # The policy's operations may raise anything.
-            reason = (str(error).strip().splitlines() or [""])[-1].strip()
+        except anything_raised() as error:  # The policy's operations may raise anything.
+            reason = (message_of(error).strip().splitlines() or [""])[-1].strip()
             raise CallboardError(
                 "central inference gives the policy batches of any size, with a row of seeds for each actor, and this "
                 f"one cannot take them ({type(error).__name__}: {reason}): take --inference local, or see "

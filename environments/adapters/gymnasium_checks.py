@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ...errors import CallboardError
+from ...errors import CallboardError, exits_refused, message_of
 from ...messages.caller_words import argument
 from ..batches.encoding import encode_one
 from ..batches.given_observations import one_number
@@ -39,10 +39,11 @@ def check_reset_error(environment: Any, error: TypeError) -> None:
       CallboardError: that is so.
     """
     check_options_error(environment_name(environment), error)
-    if "unexpected keyword argument 'seed'" in str(error):
+    reason = message_of(error)
+    if "unexpected keyword argument 'seed'" in reason:
         raise CallboardError(
-            f"{environment_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None, "
-            f"or, for the old interface of Gym, add {argument('env_wrappers', OldGym.__name__)}"
+            f"{environment_name(environment)} cannot be seeded ({reason}): let 'reset' take seed=None and "
+            f"options=None, or, for the old interface of Gym, add {argument('env_wrappers', OldGym.__name__)}"
         ) from error
 
 
@@ -89,11 +90,13 @@ class CheckedSteps(gymnasium.Wrapper):
         super().__init__(environment)
         self._encoding = observation_encoding(environment.observation_space)
 
+    @exits_refused()
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         outcome = checked_reset(self.env, self.env.reset(seed=seed, options=options))
         encode_one(self._encoding, outcome[0])
         return outcome
 
+    @exits_refused()
     def step(self, action: Any) -> Any:
         outcome = self.env.step(action)
         if not isinstance(outcome, tuple) or len(outcome) != 5:
@@ -187,4 +190,4 @@ def rendered(environment: Any, name: str) -> Any:
     try:
         return environment.render()
     except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
-        raise CallboardError(f"{name} has no picture to show: {' '.join(str(error).split())}") from error
+        raise CallboardError(f"{name} has no picture to show: {' '.join(message_of(error).split())}") from error

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, message_of, unknown
 from ...settings.named_objects import import_object
 from ...settings.setting_types import texts_of
 from ..batches.fixed_sizes import FixedSizeObservations
@@ -89,7 +89,7 @@ def wrapped(environment: gymnasium.Env, wrappers: Sequence[NamedWrapper]) -> gym
         try:
             environment = wrapper.kind(environment, **wrapper.arguments)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError, gymnasium.error.Error) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(message_of(error).split()) or type(error).__name__
             raise CallboardError(f"env_wrappers: {wrapper.name!r} cannot wrap the environment: {reason}") from error
     return environment
 
@@ -112,7 +112,7 @@ def _find(name: str) -> type[gymnasium.Wrapper]:
         try:
             found = getattr(gymnasium.wrappers, name)
         except ImportError as error:
-            reason = " ".join(str(error).split())
+            reason = " ".join(message_of(error).split())
             raise CallboardError(f"env_wrappers: {name!r} cannot be imported: {reason}") from error
     if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
         raise CallboardError(f"env_wrappers: {name!r} is not a subclass of gymnasium.Wrapper")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, anything_raised, one_line
 from ...specs import ACHIEVED, DESIRED
 from .batched import BatchedEnvironment
 from .encoding import decode, encoding_of
@@ -98,7 +98,7 @@ class _Vectorized:
             if self._takes_many:
                 return np.asarray(method(achieved, desired, infos))
             single = np.array([method(*one) for one in zip(achieved, desired, infos, strict=True)])
-        except Exception as error:  # It may raise anything.
+        except anything_raised() as error:
             raise CallboardError(f"the environment's {self._name} fails: {one_line(error)}") from error
         if single.shape != (len(achieved),):
             raise CallboardError(f"the environment's {self._name} must give one number, not {single.shape[1:]}")
@@ -111,7 +111,7 @@ class _Vectorized:
     ) -> bool:
         try:
             many = np.asarray(method(achieved, desired, infos))
-        except Exception:  # It takes single goals alone.
+        except anything_raised():  # It takes single goals alone.
             return False
         return many.shape == single.shape and many.dtype.kind in "fiub" and np.array_equal(many, single)
 

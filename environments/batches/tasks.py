@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, anything_raised, message_of, one_line
 from ...settings.setting_types import shown
 
 Task = Any
@@ -70,9 +70,8 @@ def task_errors(name: str, task: Task) -> Iterator[None]:
         yield
     except CallboardError:
         raise
-    except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise CallboardError(f"environment {name!r} does not take the task {shown(task)}: {text}") from error
+    except anything_raised() as error:
+        raise CallboardError(f"environment {name!r} does not take the task {shown(task)}: {one_line(error)}") from error
 
 
 def check_options_error(name: str, error: TypeError) -> None:
@@ -81,5 +80,5 @@ def check_options_error(name: str, error: TypeError) -> None:
     Raises:
       CallboardError: that is so.
     """
-    if "unexpected keyword argument 'options'" in str(error):
+    if "unexpected keyword argument 'options'" in message_of(error):
         raise no_task(name, "give it a method 'set_task', or let 'reset' take options=None") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 
-from ...errors import CallboardError, MissingPackage, did_you_mean, nearest, suggestion
+from ...errors import CallboardError, MissingPackage, did_you_mean, message_of, nearest, shortened, suggestion
 
 _PACKAGE = str(pathlib.Path(__file__).resolve().parents[2])
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
@@ -31,7 +31,7 @@ def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
 def user_traceback(error: BaseException) -> str:
     """Returns these frames and the exception, as Python shows them."""
     lines = traceback.format_list(user_frames(error)) + traceback.format_exception_only(type(error), error)
-    return "Traceback (most recent call last):\n" + "".join(lines).rstrip()
+    return "Traceback (most recent call last):\n" + shortened("".join(lines).rstrip())
 
 
 def waiting_place(lines: Sequence[str]) -> str:
@@ -130,7 +130,7 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(message_of(error).split())
         raise MissingPackage(f"environment {name!r}", package, install, reason) from error
 
 
@@ -144,7 +144,7 @@ def creation_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error
+        raise CallboardError(f"environment {name!r} cannot be made: {' '.join(message_of(error).split())}") from error
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Itera
         with creation_errors(name, gymnasium.error.Error, ImportError):
             yield
     except TypeError as error:
-        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        found = re.search(r"unexpected keyword argument '(\w+)'", message_of(error))
         if found is None or found[1] not in options:
             raise
         raise unknown_option(name, found[1], taken()) from error

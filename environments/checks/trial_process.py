@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, message_of, one_line
 from ...messages.caller_words import words_of_command
 from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
@@ -109,18 +109,17 @@ def error_line(error: BaseException, name: str, phase: Phase) -> str:
     """
     where = phase_text(phase)
     if isinstance(error, CallboardError):
-        return str(error) if repr(name) in str(error) else f"environment {name!r}, in {where}: {error}"
+        text = one_line(error)
+        return text if repr(name) in text else f"environment {name!r}, in {where}: {text}"
     if isinstance(error, SystemExit):
-        return f"environment {name!r}: {where} calls sys.exit({error.code!r}); let it raise an exception instead"
+        return f"environment {name!r}: {where} calls sys.exit({message_of(error)}); let it raise an exception instead"
     if isinstance(error, WorkerError):
         return f"environment {name!r}: {where} raises {one_line(error)}"
     if isinstance(error, WorkerEnded):
         return f"environment {name!r}: {where} {error.how}; let it raise an exception instead"
     frame = user_frames(error)[-1]
-    text = (str(error).strip().splitlines() or [""])[0]
-    kind = type(error).__name__
     place = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
-    return f"environment {name!r}: {where} raises {kind}{': ' if text else ''}{text} ({place})"
+    return f"environment {name!r}: {where} raises {one_line(error)} ({place})"
 
 
 def _details(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...errors import CallboardError, suggestion, unknown
+from ...errors import CallboardError, anything_raised, one_line, suggestion, unknown
 from ...settings.named_objects import import_object
 from ...specs import EnvironmentSpec, describe
 from ..batches.tasks import Task
@@ -265,10 +265,9 @@ def _agents_tried(mapping: Any, function: FunctionMapping, agents: Sequence[str]
                 policy = function(agent, episode, rng)
             except CallboardError:
                 raise
-            except Exception as error:
+            except anything_raised() as error:
                 raise CallboardError(
-                    f"mapping {mapping!r} fails for agent {agent!r} in episode {episode}: {type(error).__name__}: "
-                    f"{error}"
+                    f"mapping {mapping!r} fails for agent {agent!r} in episode {episode}: {one_line(error)}"
                 ) from error
             if agent not in found.setdefault(policy, []):
                 found[policy].append(agent)

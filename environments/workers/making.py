@@ -44,7 +44,7 @@ def _imported(module: str, package: str = "", own: bool = False) -> Any:
     except ImportError as error:
         if own and module.startswith(error.name or "?"):
             raise Refused("no_module", module=error.name) from error
-        raise Refused("missing", package=package or error.name or module, reason=str(error)) from error
+        raise Refused("missing", package=package or error.name or module, reason=_message(error)) from error
 
 
 def _keywords(create: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -111,7 +111,7 @@ def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> 
     try:
         pool = envpool.make_gymnasium(name, num_envs=count, seed=seed, **{**own, **threads, **options})
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        raise Refused("cannot_make", reason=str(error)) from error
+        raise Refused("cannot_make", reason=_message(error)) from error
     return Vector(_Pool(pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
 
 
@@ -272,7 +272,7 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
         try:
             environment = kind(environment, **arguments)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Refused("cannot_wrap", name=name, reason=str(error) or type(error).__name__) from error
+            raise Refused("cannot_wrap", name=name, reason=_message(error) or type(error).__name__) from error
     if not all(hasattr(environment, name) for name in ("reset", "step")):
         raise Refused("wrong_kind", type=type(environment).__name__)
     return environment
@@ -299,8 +299,8 @@ def _error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
         return error.details
     if isinstance(error, SystemExit):
-        return {"kind": "exit", "code": repr(error.code)}
-    text = " ".join(str(error).split())
+        return {"kind": "exit", "code": _message(error)}
+    text = " ".join(_message(error).split())
     if type(error).__name__ == "DependencyNotInstalled":
         found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
         return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
@@ -310,10 +310,19 @@ def _error(error: BaseException) -> dict[str, Any]:
     return {
         "kind": "raised",
         "type": type(error).__name__,
-        "text": (str(error).strip().splitlines() or [""])[0],
+        "text": (_message(error).strip().splitlines() or [""])[0],
         "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}",
-        "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip(),
+        "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip()[-50_000:],
     }
+
+
+def _message(error: BaseException) -> str:
+    """Returns the message of an exception, like `errors.message_of`, which this interpreter may not have."""
+    try:
+        text = str(error)
+    except BaseException:
+        return "its message cannot be shown, since its __str__ fails"
+    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"
 
 
 def _end_with(lifeline: int) -> None:

@@ -21,7 +21,7 @@ from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, anything_raised, one_line
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
 from ...runtime.interpreter import python_command
@@ -288,7 +288,7 @@ def _pickled(trial: EnvironmentTrial) -> bytes | None:
     """Returns a trial for another process; None if it cannot be sent there."""
     try:
         return cloudpickle.dumps(trial)
-    except Exception as error:  # Whatever the environment refers to may raise anything.
+    except anything_raised() as error:  # Whatever the environment refers to may raise anything.
         _logger.info("the environment is not checked, since it cannot be pickled: %s", one_line(error))
         return None
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
-from ...errors import CallboardError, named_as, suggestion
+from ...errors import CallboardError, message_of, named_as, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ...messages.caller_words import argument
@@ -64,7 +64,7 @@ class Settings:
         try:
             agent = AgentSettings(self.agent, self.of_agent).make()
         except ValueError as error:
-            raise CallboardError(f"agent {self.agent!r}: {' '.join(str(error).split())}") from error
+            raise CallboardError(f"agent {self.agent!r}: {' '.join(message_of(error).split())}") from error
         policies = made_policies(self.of_run.get("policies", {}))
         return Experiment(agent=agent, **{**self.of_run, "policies": policies})
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import launchpad as lp
 
-from ...errors import CallboardError, one_line, printable_lines
+from ...errors import CallboardError, ControlFlow, one_line, printable_lines
 from ...messages.caller_words import argument
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
@@ -46,8 +46,6 @@ from .supervision.turn_watch import TurnWatch
 
 _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""
-_RAISED = (Exception, SystemExit, KeyboardInterrupt)
-"""Errors that a node's own code may raise; signals raise nothing."""
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
 
@@ -124,7 +122,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             with signals.hurrying():
                 for whose_turn in _play(list(roles.values()), stop):
                     current = whose_turn
-        except _RAISED as error:
+        except BaseException as error:
             outcome.failed(current, error_text(error))
             stop.set()
         for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].rules.stop_order):
@@ -135,7 +133,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             current = node.name
             try:
                 role.finish()
-            except _RAISED as error:
+            except BaseException as error:
                 if outcome.failed_node is None:
                     outcome.failed(current, error_text(error))
                 elif one_line(error) != outcome.error:
@@ -148,7 +146,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     return outcome
 
 
-class _Hurried(BaseException):
+class _Hurried(ControlFlow):
     """Raised when a second signal arrives in the middle of an environment's or a learner's step."""
 
 

@@ -3,11 +3,10 @@
 import dataclasses
 import errno
 import signal
-import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...errors import CallboardError, limits_text
+from ...errors import CallboardError, limits_text, one_line, traceback_text
 
 
 class Monitor(Protocol):
@@ -115,7 +114,7 @@ class Outcome:
 def error_text(error: BaseException) -> str:
     """Returns the text of an error for the user: one line if that is sufficient, otherwise the traceback."""
     if isinstance(error, CallboardError):
-        return str(error)
+        return one_line(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return f"{error.strerror}; raise the limit of open files (`ulimit -n`), or start fewer nodes"
     if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
@@ -123,6 +122,6 @@ def error_text(error: BaseException) -> str:
             f"{error.strerror}: there are not enough free ports for the nodes and their connections; end what holds "
             "them, or widen the range in `sysctl net.ipv4.ip_local_port_range`"
         )
-    text = "".join(traceback.format_exception(error)).rstrip()
+    text = traceback_text(error).rstrip()
     limits = limits_text(error)
     return f"{text}\n{limits}" if limits else text

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...data import Nest, Timestep
 from ...environments import BatchedEnvironment, EnvironmentWrapper
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, anything_raised, one_line
 from ...runtime.deadlines import Deadline
 from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
@@ -98,7 +98,7 @@ class PicturedEnvironment(EnvironmentWrapper):
             begun = time.monotonic()
             try:
                 frame = self.render()
-            except Exception as error:  # An environment may raise anything while it renders.
+            except anything_raised() as error:  # An environment may raise anything while it renders.
                 self._for_each(lambda viewer: viewer.close())
                 self._viewers = []
                 self._report(error)
@@ -116,7 +116,7 @@ class PicturedEnvironment(EnvironmentWrapper):
                     viewer.close()
                 self._report(error)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         logging.warning("no more pictures of training", exc_info=error)
         self._notify(f"no more pictures of training: {one_line(error)}; training continues")
 

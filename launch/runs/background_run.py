@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from ...errors import CallboardError, one_line
+from ...errors import CallboardError, anything_raised, one_line
 from ...runtime.deadlines import wait_until
 from ..launchers.run_outcome import Monitor, Outcome
 from ..nodes.node import Unreachable
@@ -129,7 +129,7 @@ class BackgroundRun:
         """
         try:
             content = _arguments(*arguments)
-        except Exception as error:  # Objects may raise anything.
+        except anything_raised() as error:  # Objects may raise anything.
             raise CallboardError(f"an argument of {method} cannot be pickled ({one_line(error)})") from error
         for _ in range(_TRIES):
             replies = self._replies(nodes, method, content)

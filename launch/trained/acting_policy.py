@@ -18,7 +18,7 @@ from ...agents.variables.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
 from ...environments.batches.given_observations import read_numbers, read_observations
-from ...errors import CallboardError, UnknownAttribute
+from ...errors import CallboardError, UnknownAttribute, anything_raised, message_of
 from ...specs import EnvironmentSpec
 
 
@@ -65,8 +65,8 @@ class ActingPolicy:
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((2,), tf.int32),
             )
-        except Exception as error:  # The policy's operations may raise anything.
-            reason = (str(error).strip().splitlines() or [""])[-1].strip()
+        except anything_raised() as error:  # The policy's operations may raise anything.
+            reason = (message_of(error).strip().splitlines() or [""])[-1].strip()
             raise CallboardError(
                 f"the policy cannot act on batches of any size ({type(error).__name__}: {reason}): see agents/agent.py"
             ) from error

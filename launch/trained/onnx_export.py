@@ -16,7 +16,7 @@ from dm_env import specs as dm_specs
 from ... import __version__
 from ...data import Nest
 from ...environments.batches.spec_files import format_spec
-from ...errors import CallboardError, writing
+from ...errors import CallboardError, first_line, writing
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import parse_json
 from ...messages.install_commands import install_command
@@ -214,7 +214,7 @@ def _same(found: np.ndarray, wanted: np.ndarray) -> bool:
 
 
 def _refusal(problem: str, error: Exception) -> CallboardError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = first_line(error) or type(error).__name__
     return CallboardError(f"{problem}: {reason}; {_AS_MODEL}")
 
 

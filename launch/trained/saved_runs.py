@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...agents.agent import Policy
 from ...environments import environment_text
-from ...errors import CallboardError, named_path, unknown
+from ...errors import CallboardError, exits_refused, named_path, unknown
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -26,6 +26,7 @@ from .export import Export, Format, export_run, is_export, read_export
 _logger = logging.getLogger(__name__)
 
 
+@exits_refused()
 def evaluate(
     run: str | os.PathLike[str],
     episodes: int = 20,
@@ -67,6 +68,7 @@ def evaluate(
     return evaluation_result(played.episodes, played.metrics)
 
 
+@exits_refused()
 def export(
     run: str | os.PathLike[str],
     path: str | os.PathLike[str],
@@ -112,6 +114,7 @@ def with_environment(experiment: Playing, env: Any, options: Mapping[str, Any] |
     return experiment if options is None else dataclasses.replace(experiment, env_options=dict(options))
 
 
+@exits_refused()
 def load_policy(
     source: str | os.PathLike[str],
     mode: Literal["greedy", "sampled"] | None = None,

@@ -118,7 +118,7 @@ class BatchReader(Iterator[Any]):
             # Reverb ends a dataset when its connection is restored to another table: continue with a new dataset.
             self.rebuild()
             return None
-        if isinstance(batch, Exception):
+        if isinstance(batch, BaseException):
             raise batch
         return batch
 
@@ -171,7 +171,7 @@ class _DatasetThread:
             while not self._abandoned.is_set():
                 if self.room.acquire(timeout=_POLL_SECONDS):
                     self._put(next(iterator))
-        except Exception as error:
+        except BaseException as error:
             self._put(error)
         finally:
             # The iterator ends here, with its threads.  Later, garbage collection would wait for them in any thread.

@@ -12,7 +12,7 @@ import tree
 from ...environments import BatchedEnvironment, factory
 from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
-from ...errors import CallboardError, named_path
+from ...errors import CallboardError, exits_refused, named_path
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
 
@@ -29,6 +29,7 @@ class EpisodeVideo(NamedTuple):
     """Why it shows a graph of the recorded numbers; empty if it shows pictures."""
 
 
+@exits_refused()
 def dataset_video(
     dataset: str | os.PathLike[str],
     episode: int,

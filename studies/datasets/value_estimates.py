@@ -13,7 +13,7 @@ from ...data import Nest, Timestep
 from ...environments.recorded import open_data
 from ...environments.recorded.importance_sampling import ValueEstimate, importance_sampling
 from ...environments.recorded.recorded_data import RecordedData
-from ...errors import CallboardError
+from ...errors import CallboardError, exits_refused
 from ...launch.trained.saved_runs import read_saved_policy
 from ...networks.action_policy import DiscretePolicy
 from ...settings.setting_types import UnitInterval, converted
@@ -25,6 +25,7 @@ _ACTIONS = 4
 """Actions of the policy that are sampled at each observation."""
 
 
+@exits_refused()
 def estimate_value(
     policy: str | os.PathLike[str],
     dataset: str | os.PathLike[str],

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, exits_refused
 from ...launch.experiments.experiment import Experiment
 from ...launch.experiments.new_or_resumed import check_can_be_made, default_run_directory
 from ...launch.experiments.settings import experiment_settings
@@ -37,6 +37,7 @@ class TuneResult:
         return {} if self.best is None else dict(self.best.best_values)
 
 
+@exits_refused()
 def tune(
     experiment: Experiment,
     search: Mapping[str, str],

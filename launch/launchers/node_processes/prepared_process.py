@@ -5,11 +5,12 @@ import faulthandler
 import logging
 import os
 import re
+import sys
 import tempfile
 import traceback
 
 from ....callbacks import CallbackFailed
-from ....errors import CallboardError, one_line
+from ....errors import CallboardError, one_line, traceback_text
 from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.cuda_libraries import load_libraries
@@ -66,10 +67,11 @@ def prepare_tensorflow(rules: NodeRules) -> None:
 def exit_by(error: BaseException) -> Exit:
     """Returns how a node ended whose error is being handled, and prints the traceback to the log."""
     if isinstance(error, CallboardError):
-        return Exit(clean=False, description=str(error), error=str(error), final=True)
-    traceback.print_exc()
+        return Exit(clean=False, description=one_line(error), error=one_line(error), final=True)
+    text = traceback_text(error)
+    sys.stderr.write(text)
     place = "" if is_fault(error) else error_place(error)
-    return Exit(False, one_line(error), traceback.format_exc(), isinstance(error, CallbackFailed), place=place)
+    return Exit(False, one_line(error), text, isinstance(error, CallbackFailed), place=place)
 
 
 _FAULTS = re.compile(

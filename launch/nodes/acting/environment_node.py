@@ -7,7 +7,7 @@ from typing import Any
 from ....agents.agent import Policy
 from ....agents.policies.acting import Episode, Stepper
 from ....environments import BatchedEnvironment
-from ....errors import CallboardError, one_line
+from ....errors import CallboardError, anything_raised, one_line
 from ...experiments.checked_run import Run
 from ..episodes.callback_calls import CallbackCalls
 from ..episodes.episode_watch import WatchedEnvironment
@@ -143,7 +143,7 @@ class EnvironmentNode(ReportingNode):
         )
         try:
             return function(view)
-        except Exception as error:  # It may raise anything.
+        except anything_raised() as error:
             raise CallboardError(one_line(error)) from error
 
     def _for_each_environment(self, function: Callable[[Any], Any]) -> list[Any]:
@@ -161,7 +161,7 @@ class EnvironmentNode(ReportingNode):
         for slot, environment in enumerate(environments, self.first_slot):
             try:
                 results.append(function(environment))
-            except Exception as error:  # It may raise anything.
+            except anything_raised() as error:
                 which = f"environments {slot} to {slot + batch.batch_size - 1}" if as_a_whole else f"environment {slot}"
                 raise CallboardError(f"{which}: {one_line(error)}") from error
         return results * batch.batch_size if as_a_whole else results

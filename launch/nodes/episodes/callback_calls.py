@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
-from ....errors import check_text
+from ....errors import anything_raised, check_text, one_line
 from ....settings.callback_settings import make_callbacks, overridden
 from ...experiments.checked_run import Run
 from ..reports.reporting import Reporter
@@ -42,9 +42,9 @@ class CallbackCalls:
         for function in self._overriding(method):
             try:
                 metrics.update(_checked(function(self._run, *arguments)))
-            except Exception as error:
+            except anything_raised() as error:
                 name = f"{type(getattr(function, '__self__', None)).__qualname__}.{method}"
-                raise CallbackFailed(f"the callback {name} raised {type(error).__name__}: {error}") from error
+                raise CallbackFailed(f"the callback {name} raised {one_line(error)}") from error
         self.seconds += time.perf_counter() - begun
         return metrics
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ....environments import BatchedEnvironment
+from ....errors import anything_raised, message_of
 from ...experiments.parts.acting_part import ActingPart
 from ...pictures.video_files import ThinnedFrames, remove_old, write_gif
 from ...run_directory.layout import RunDirectory
@@ -65,10 +66,10 @@ class EvaluationVideos:
             self._recorder.record(path, 1, watch.stopped, watch.episode_ended, frames.add)
             remove_old(self._directory.videos, "evaluation")
             self._failing = False
-        except Exception as error:  # An environment may raise anything while it renders.
+        except anything_raised() as error:  # An environment may raise anything while it renders.
             logging.warning("no video was recorded", exc_info=error)
             if not self._failing:
-                self._notify(f"no video was recorded: {' '.join(str(error).split())}; training continues")
+                self._notify(f"no video was recorded: {' '.join(message_of(error).split())}; training continues")
             self._failing = True
             return
         if path.exists():

@@ -20,6 +20,7 @@ from ....agents.policies.acting import trace_layout
 from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
 from ....agents.variables.weights import WeightClient
 from ....data import Layout, Version
+from ....errors import anything_raised
 from ....replay import Heartbeat
 from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
@@ -80,7 +81,7 @@ class InferenceNode(ReportingNode):
         self._timesteps = TimestepCodec(run.layout)
         self._batcher = RequestBatcher(_DEADLINE_SECONDS)
         self._set_up = threading.Event()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._batches = 0
         self._requests = 0
 
@@ -108,7 +109,7 @@ class InferenceNode(ReportingNode):
         try:
             session = self._observe(actor, incarnation_id, seed, number, timestep)
             return (False, None) if session is None else (True, self._action(actor, session))
-        except Exception as error:
+        except anything_raised() as error:
             # The actor only sees a failed call, so the error is raised in this node's main loop.
             self._failure = error
             raise

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from ....errors import one_line
+from ....errors import anything_raised, one_line
 from .large_contents import GIVE, KEEP, LOST, PART_BYTES, LargeContents
 from .messages import Command, Reply
 from .node_health import thread_stacks
@@ -85,6 +85,6 @@ def _reply(command: Command, method: Callable[[str], Callable[..., Any]]) -> Rep
     try:
         positional, named = cloudpickle.loads(command.arguments)
         return Reply(command.id, "", cloudpickle.dumps(method(command.method)(*positional, **named)))
-    except Exception as error:  # A user's function may raise anything.
+    except anything_raised() as error:  # A user's function may raise anything.
         logging.info("%s failed", command.method, exc_info=error)
         return Reply(command.id, one_line(error), b"")

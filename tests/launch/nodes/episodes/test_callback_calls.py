@@ -44,6 +44,21 @@ def test_an_error_names_the_method_and_keeps_its_cause():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error, line", [(SystemExit(3), "SystemExit: 3"), (Unprintable(), "Unprintable: its message")])
+def test_a_callback_may_raise_anything(error, line):
+    class Leaving(Callbacks):
+        def on_result(self, run, result):
+            raise error
+
+    with pytest.raises(CallbackFailed, match=rf"Leaving.on_result raised {line}"):
+        CallbackCalls([Leaving()], RUN).call("on_result", None)
+
+
 @pytest.mark.parametrize("value, says", [(5, "it returned a int, not a mapping"), ({"a": "b"}, "the metric 'a'")])
 def test_what_is_no_metric_is_an_error(value, says):
     with pytest.raises(CallbackFailed, match=says):

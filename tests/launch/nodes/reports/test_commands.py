@@ -1,5 +1,6 @@
 """Commands that a node has received: each is executed once, and its result is reported once."""
 
+import sys
 import threading
 
 import cloudpickle
@@ -26,7 +27,18 @@ def methods(name):
     def refuse():
         raise CallboardError("this cannot be done")
 
-    return {"add": lambda left, right=1: left + right, "fail": fail, "refuse": refuse}[name]
+    methods = {"fail": fail, "refuse": refuse, "leave": lambda: sys.exit(3), "end": lambda: next(end)}
+    end = (Unprintable.raised() for _ in range(1))
+    return {"add": lambda left, right=1: left + right, **methods}[name]
+
+
+class Unprintable(BaseException):
+    def __str__(self):
+        raise RuntimeError
+
+    @classmethod
+    def raised(cls):
+        raise cls
 
 
 def test_a_command_that_arrives_again_is_executed_once(queue):
@@ -47,6 +59,14 @@ def test_errors_become_lines_and_their_tracebacks_are_logged(queue, caplog):
     failed, refused = queue.take_replies()
     assert (failed.error, refused.error) == ("ValueError: broken", "this cannot be done")
     assert "Traceback" in caplog.text and "in two lines" in caplog.text
+
+
+def test_functions_that_leave_are_answered(queue):
+    queue.receive([command("leave"), command("end"), command("add", 2)])
+    queue.execute(methods)
+    left, ended, added = queue.take_replies()
+    assert left.error == "SystemExit: 3" and ended.error.startswith("Unprintable: its message cannot be shown")
+    assert cloudpickle.loads(added.result) == 3
 
 
 def test_stacks_are_returned_at_once_also_where_the_main_loop_hangs(queue):
