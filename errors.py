@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from .messages import foreign_names
 from .messages.install_commands import install_command
@@ -210,6 +211,12 @@ def check_text(name: object, what: str) -> None:
     """
     if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
         raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
+
+
+def check_type(name: str, value: object, kinds: Any, needed: str) -> None:
+    """Raises `CallboardError` if an argument is not of one of the types `kinds`, which `needed` describes."""
+    if not isinstance(value, kinds):
+        raise CallboardError(f"{name} must be {needed}, not a {type(value).__name__}")
 
 
 def named_path(path: object, what: str) -> str:

@@ -82,6 +82,11 @@ class PolicyClient:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a policy server: write http://HOST:PORT")
+        if not isinstance(token, str) or not isinstance(ca_file, str | None):
+            raise ValueError("token and ca_file are texts: the token that the server has shown, and a path")
+        for name, seconds in (("patience", patience), ("timeout", timeout)):
+            if not isinstance(seconds, (int, float)) or not seconds >= 0:
+                raise ValueError(f"{name} must be a number of seconds, not {seconds!r}")
         self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
         self._token = token

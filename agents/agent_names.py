@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..errors import unknown
+from ..errors import check_type, unknown
 
 AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",
@@ -40,6 +40,7 @@ def agent_path(name: str) -> str:
     Raises:
       CallboardError: there is no agent of that name; the message suggests the closest one.
     """
+    check_type("agent", name, str, "the name of an agent")
     path = AGENTS.get(name, name)
     if ":" not in path:
         raise unknown("agent", name, AGENTS, f"choose from {', '.join(AGENTS)}, or write package.module:Class")

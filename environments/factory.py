@@ -4,8 +4,9 @@ import contextlib
 import dataclasses
 import importlib
 import logging
+import numbers
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard
 
@@ -13,7 +14,7 @@ import gymnasium
 import numpy as np
 import tree
 
-from ..errors import CallboardError
+from ..errors import CallboardError, check_type
 from ..messages.caller_words import is_by_command
 from ..settings.named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
@@ -107,6 +108,9 @@ def make(
         observation is empty.
       ValueError: if there is not exactly one seed per environment.
     """
+    check_type("batch_size", batch_size, numbers.Integral, "a whole number")
+    check_type("seeds", seeds, Collection, "a list with a seed for each environment")
+    check_type("options", options, Mapping | None, "options by name")
     check_seeds(batch_size, seeds)
     allow_forks()
     slots = range(batch_size) if slots is None else slots

@@ -6,7 +6,7 @@ import launchpad as lp
 
 from .experiments.checked_run import Run
 from .experiments.environment_check import check_environment
-from .experiments.experiment import Experiment
+from .experiments.experiment import Experiment, check_is_experiment
 from .experiments.new_or_resumed import find_run_directory
 from .experiments.run_checks import check_experiment
 from .launchers.launcher import Launcher
@@ -43,8 +43,14 @@ def run(
     Raises:
       CallboardError: nothing was started, because of the problem named in the message.
     """
+    check_is_experiment(experiment)
     return Session(
-        experiment, launcher, monitor or LineMonitor(experiment.max_steps), resume, add_nodes, overwrite
+        experiment,
+        launcher,
+        LineMonitor(experiment.max_steps) if monitor is None else monitor,
+        resume,
+        add_nodes,
+        overwrite,
     ).run()
 
 
@@ -58,6 +64,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
     Raises:
       CallboardError: the experiment or the run directory is refused.
     """
+    check_is_experiment(experiment)
     check_can_be_resumed(experiment)
     experiment = experiment.with_absolute_sources()
     check_environment(experiment, experiment.node_timeout)

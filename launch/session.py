@@ -15,11 +15,11 @@ import numpy as np
 from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..environments import ONLY_AGENT
-from ..errors import CallboardError, UnknownAttribute, exits_refused, named_path, unknown
+from ..errors import CallboardError, UnknownAttribute, check_type, exits_refused, named_path, unknown
 from ..runtime.deadlines import Deadline
 from ..settings.setting_types import shown
 from .experiments.checked_run import Run
-from .experiments.experiment import Experiment
+from .experiments.experiment import Experiment, check_is_experiment
 from .experiments.experiment_checks import check_tasks
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
@@ -81,6 +81,12 @@ class Session:
         self._launcher = make_launcher(launcher) if isinstance(launcher, str) else launcher
         if not isinstance(self._launcher, Launcher):
             raise CallboardError(f"launcher must be a name, or a Launcher such as ThreadsLauncher(), not {launcher!r}")
+        check_is_experiment(experiment)
+        for name, flag in (("resume", resume), ("overwrite", overwrite)):
+            check_type(name, flag, bool, "True or False")
+        check_type("add_nodes", add_nodes, Callable | None, "a function of the program and the run")
+        if monitor is not None and not all(callable(getattr(monitor, name, None)) for name in ("status", "notify")):
+            raise CallboardError(f"monitor must have the methods status and notify, not be a {type(monitor).__name__}")
         self._arguments = (experiment, self._launcher, resume, add_nodes)
         self._overwrite = overwrite
         self._monitor = monitor or MessageMonitor()
@@ -432,6 +438,7 @@ def _policy_run(run: Run, policy: str | None) -> Run:
         if len(run.policies) > 1:
             raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
         return run.policy_runs[0]
+    check_type("policy", policy, str, "the name of a policy")
     if policy not in run.policies:
         if ONLY_AGENT in run.policies:
             raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")

@@ -10,7 +10,7 @@ from ...agents.registry import made_agent
 from ...environments import named_factory, read_mixture
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded.recorded_data import parse_sources
-from ...errors import CallboardError
+from ...errors import CallboardError, check_type
 from ...settings.callback_settings import callback_settings
 from ...settings.named_objects import pickled_with_program, unpickle_with_program
 from ...settings.nested_settings import declared_fields, nested_values, values_of
@@ -119,6 +119,11 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
             for name, policy in self.policies.items()
         }
         return dataclasses.replace(self, init_from=absolute_source(self.init_from), policies=policies)
+
+
+def check_is_experiment(experiment: Any) -> None:
+    """Raises `CallboardError` for an argument that is no experiment."""
+    check_type("experiment", experiment, Experiment, "an Experiment, such as Experiment('ppo', env='CartPole-v1')")
 
 
 def _arguments_of_agent(agent: Any) -> dict[str, str]:

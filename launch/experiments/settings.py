@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
-from ...errors import CallboardError, message_of, named_as, suggestion
+from ...errors import CallboardError, check_type, message_of, named_as, named_path, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ...messages.caller_words import argument
@@ -88,6 +88,8 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     Raises:
       CallboardError: an option or key is unknown (suggests the nearest one), or a value has the wrong type or range.
     """
+    check_type("recipe", recipe, Mapping, "settings by name")
+    check_type("options", options, Sequence, "a list of texts")
     recipe_agent, of_agent = parse_agent(recipe.get(_AGENT), _AGENT)
     name = agent or recipe_agent
     if name is None:
@@ -195,10 +197,10 @@ def _overridden(values: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[st
 
 def _recipe_path(name: str, folder: pathlib.Path) -> pathlib.Path:
     """Returns the file of a recipe; paths are relative to a folder."""
-    path = folder / name
+    path = folder / named_path(name, "recipe")
     if name in recipe_names():
         return RECIPES / f"{name}.yaml"
-    if "\0" in name or not os.path.lexists(path):
+    if not os.path.lexists(path):
         raise unknown_file("recipe", path if folder.name else name, recipe_names(), {"study": STUDIES})
     return path
 
@@ -297,6 +299,7 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = (), trust: b
     Raises:
       CallboardError: the directory contains no run, or one of another user.
     """
+    check_type("trust", trust, bool, "True or False")
     with tempfile.TemporaryDirectory(prefix="callboard-") as local, named_as(local, run):
         directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
         if is_url(run):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, check_type, unknown
 from ...messages.caller_words import is_by_command
 from ...settings.named_objects import import_object
 from ...settings.nested_settings import Field, declared_fields
@@ -35,6 +35,7 @@ def launcher_class(name: str) -> type[Launcher]:
       CallboardError: the name is unknown (the message suggests the closest one), or is not that of a complete
         `Launcher`.
     """
+    check_type("launcher", name, str, "the name of a launcher")
     path = LAUNCHERS.get(name, name)
     if ":" not in path:
         raise unknown("launcher", name, LAUNCHERS, f"choose from {', '.join(LAUNCHERS)}, or write package.module:Class")
@@ -72,6 +73,7 @@ def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launch
     Raises:
       CallboardError: as in `launcher_class`; or an option without a default is missing, or a value is refused.
     """
+    check_type("options", options, Mapping | None, "options by name")
     launcher, options = launcher_class(name), options or {}
     needed = [
         launcher.option_prefix + field.name

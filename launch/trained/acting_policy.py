@@ -1,6 +1,7 @@
 """A policy as a function of observations, without an environment."""
 
 import itertools
+import numbers
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from ...agents.variables.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
 from ...environments.batches.given_observations import read_numbers, read_observations
-from ...errors import CallboardError, UnknownAttribute, anything_raised, message_of
+from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, message_of
 from ...specs import EnvironmentSpec
 
 
@@ -44,6 +45,10 @@ class ActingPolicy:
     """
 
     def __init__(self, policy: Policy, spec: EnvironmentSpec, seed: int = 0):
+        check_type("spec", spec, EnvironmentSpec, "an EnvironmentSpec")
+        check_type("seed", seed, numbers.Integral, "a whole number")
+        if not callable(policy) or not hasattr(policy, "initial_state"):
+            raise CallboardError(f"policy must be what Agent.make_policy gives, not a {type(policy).__name__}")
         self.spec = spec
         """The environment's spec, as agents see it."""
         self._spec = spec

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError, named_path
+from ...errors import CallboardError, check_type, named_path
 from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import converted
 from .comparison import Comparison, ComparisonSettings, group_runs
@@ -34,7 +34,12 @@ def compare(
     Raises:
       CallboardError: none of the runs can be compared, or a setting is wrong.
     """
-    given = runs if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [runs]
+    given = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [runs]
+    if not given:
+        raise CallboardError("name a run to compare, or a folder of runs")
+    check_type("include_running", include_running, bool, "True or False")
+    check_type("labels", labels, Mapping | None, "names of groups by directory")
+    group_by = converted("group_by", group_by, tuple[str, ...])
     check_argument_names(ComparisonSettings, settings)
     made = converted("", settings, ComparisonSettings)
     made.check()

@@ -5,13 +5,13 @@ A run that cannot be compared is no error: it is named, with the reason, and lef
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import CallboardError
+from ...errors import CallboardError, check_type
 from ...files.guarded_files import read_json_lines
 from ...launch.experiments.yaml_files import read_yaml
 from ...launch.run_directory.found_runs import files_of_run, find_runs
@@ -98,6 +98,8 @@ def read_results(names: Sequence[str], metric: str = RETURN, include_running: bo
     Raises:
       CallboardError: there is no run in one of the directories.
     """
+    check_type("names", names, Iterable, "a list of runs")
+    check_type("metric", metric, str, "the name of a metric")
     results = Results([], [])
     for name in dict.fromkeys(run for given in names for run in find_runs(given)):
         try:

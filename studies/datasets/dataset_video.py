@@ -12,9 +12,10 @@ import tree
 from ...environments import BatchedEnvironment, factory
 from ...environments.recorded import open_data
 from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
-from ...errors import CallboardError, exits_refused, named_path
+from ...errors import CallboardError, check_type, exits_refused, named_path
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
+from ...settings.setting_types import converted
 
 _LEAST_SIDE = 256
 """Smaller pictures are enlarged."""
@@ -63,6 +64,8 @@ def write_video(
     dataset: str | os.PathLike[str], episode: int, path: str | os.PathLike[str] | None, env: str | None
 ) -> EpisodeVideo:
     """Writes a recorded episode as a video, see `dataset_video`."""
+    episode = converted("episode", episode, int)
+    check_type("env", env, str | None, "the name of an environment")
     data = open_data(dataset)
     if not 0 <= episode < data.total_episodes:
         raise CallboardError(

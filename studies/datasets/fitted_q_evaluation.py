@@ -17,6 +17,7 @@ from ...networks.actor_critics.composed_actor_critic import AdditiveCritics
 from ...networks.target_update import copy_weights, move_weights
 from ...networks.torsos.dense import Layers
 from ...networks.torsos.encoders import Encoders
+from ...settings.setting_types import LayerSize, PositiveFloat, PositiveInt, UnitInterval
 from ...specs import EnvironmentSpec
 
 _STEPS_AT_ONCE = 100
@@ -48,11 +49,11 @@ class FittedQSettings:
         back from rewards once in 1 / rate steps: steps * rate must be several times 1 / (1 - γ).
     """
 
-    steps: int = 6_000
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    hidden_sizes: tuple[int, ...] = (128, 128)
-    target_update_rate: float = 0.1
+    steps: PositiveInt = 6_000
+    batch_size: PositiveInt = 256
+    learning_rate: PositiveFloat = 1e-3
+    hidden_sizes: tuple[LayerSize, ...] = (128, 128)
+    target_update_rate: UnitInterval = 0.1
 
 
 def value_range(reward: np.ndarray, discount: float) -> tuple[float, float]:

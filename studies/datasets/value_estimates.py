@@ -16,7 +16,7 @@ from ...environments.recorded.recorded_data import RecordedData
 from ...errors import CallboardError, exits_refused
 from ...launch.trained.saved_runs import read_saved_policy
 from ...networks.action_policy import DiscretePolicy
-from ...settings.setting_types import UnitInterval, converted
+from ...settings.setting_types import NonNegativeInt, UnitInterval, converted
 from ...specs import EnvironmentSpec
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
 
@@ -63,6 +63,8 @@ def estimate_value(
     Raises:
       CallboardError: there is no such run or data set, or they do not fit each other or the method.
     """
+    seed = converted("seed", seed, NonNegativeInt)
+    settings = converted("settings", FittedQSettings() if settings is None else settings, FittedQSettings)
     if method not in ("fqe", "wis", "is"):
         raise CallboardError(f"the method is fqe, wis or is, not {method!r}")
     if (behavior is None) != (method == "fqe"):
@@ -84,7 +86,7 @@ def estimate_value(
     if method == "fqe":
         if tree.flatten(evaluated.initial_state(1)):
             raise CallboardError(f"the policy of {policy} has a memory, which fitted Q evaluation does not follow")
-        return _fitted(evaluated, data, spec, gamma, settings or FittedQSettings(), seed)
+        return _fitted(evaluated, data, spec, gamma, settings, seed)
     acted = read_saved_policy(behavior or "", "sampled", trust=trust).policy
     for one, name in ((evaluated, policy), (acted, behavior)):
         check_probabilities(one, str(name))

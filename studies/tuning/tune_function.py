@@ -6,8 +6,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError, exits_refused
-from ...launch.experiments.experiment import Experiment
+from ...errors import CallboardError, check_type, exits_refused, named_path
+from ...launch.experiments.experiment import Experiment, check_is_experiment
 from ...launch.experiments.new_or_resumed import check_can_be_made, default_run_directory
 from ...launch.experiments.settings import experiment_settings
 from ...messages.install_commands import install_command
@@ -61,14 +61,17 @@ def tune(
     Raises:
       CallboardError: nothing was started, because of the problem that the message names.
     """
-    if not isinstance(search, Mapping):
+    check_is_experiment(experiment)
+    if not isinstance(search, Mapping) or not search:
         raise CallboardError('search must be distributions by setting, such as {"seed": "randint(1, 9)"}')
+    check_type("ray_address", ray_address, str | None, "the address of a Ray cluster")
     check_argument_names(Tuning, options)
     values = given_fields(Tuning, options)
     settings = settings_of_trials(experiment)
     tuning = Tuning(settings=settings, search=[f"{key}={text}" for key, text in search.items()], **values)
     name = settings["agent"]["name"].rpartition(":")[2].lower()
-    directory = new_search(tuning, pathlib.Path(run_dir or default_run_directory(experiment, f"tune-{name}")))
+    path = named_path(default_run_directory(experiment, f"tune-{name}") if run_dir is None else run_dir, "search")
+    directory = new_search(tuning, pathlib.Path(path))
     check_ray()
     from .search import run_trials
 

@@ -31,7 +31,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....errors import CallboardError, suggestion, unknown
+from ....errors import CallboardError, named_path, suggestion, unknown
 from ....messages.caller_words import argument
 from ....settings.setting_types import shown
 from ...experiments.parts.acting_part import Playing
@@ -256,7 +256,8 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     Raises:
       CallboardError: the file is not valid; the message contains how to fix it.
     """
-    if "\0" in str(path) or not os.path.lexists(path):
+    path = pathlib.Path(named_path(path, "cluster file"))
+    if not os.path.lexists(path):
         raise CallboardError(f"there is no cluster file {str(path)!r}")
     content = read_yaml(path)
     if not isinstance(content, dict):
