@@ -79,7 +79,7 @@ class PolicyClient:
     def __init__(
         self, url: str, token: str, ca_file: str | None = None, patience: float = 120.0, timeout: float = 30.0
     ):
-        parts = urllib.parse.urlsplit(url)
+        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a policy server: write http://HOST:PORT")
         if not isinstance(token, str) or not isinstance(ca_file, str | None):

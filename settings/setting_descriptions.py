@@ -86,11 +86,21 @@ def _list_described(origin: Any, arguments: Sequence[Any]) -> str:
     items = [part for part in arguments if part is not Ellipsis]
     if len(set(items)) != 1:
         return "a list"
-    kind, *ranges = typing.get_args(items[0]) if typing.get_origin(items[0]) is Annotated else items
-    if kind not in _PLURALS:
-        return "a list"
-    number = "" if origin is not tuple or Ellipsis in arguments else f"{len(items)} "
-    return f"a list of {number}{_PLURALS[kind]}{''.join(map(_range_text, ranges))}, such as {_EXAMPLES[kind]}"
+    inner, example = typing.get_args(items[0]), ""
+    if typing.get_origin(items[0]) in (tuple, list, collections.abc.Sequence):
+        text, _, example = _list_described(typing.get_origin(items[0]), inner).partition(", such as ")
+        plural, example = text.replace("a list", "lists", 1), f"[{example}]"
+        if example == "[]":
+            return "a list"
+    else:
+        kind, *ranges = inner if typing.get_origin(items[0]) is Annotated else items
+        if kind not in _PLURALS:
+            return "a list"
+        plural, example = f"{_PLURALS[kind]}{''.join(map(_range_text, ranges))}", _EXAMPLES[kind]
+    fixed = origin is tuple and Ellipsis not in arguments
+    if fixed and example in _EXAMPLES.values() and len(items) != 2:
+        example = f"[{', '.join([example[1:-1].split(', ')[0]] * len(items))}]"
+    return f"a list of {len(items)} {plural}, such as {example}" if fixed else f"a list of {plural}, such as {example}"
 
 
 def _range_text(marker: Any) -> str:

@@ -61,9 +61,8 @@ def test_a_bad_argument_is_refused_in_one_line(function, name, tmp_path, monkeyp
         assert str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def bad_calls():
+    return [
         (lambda: callboard.run("ppo"), "experiment must be an Experiment, such as .*, not a str"),
         (lambda: Session(None), "experiment must be an Experiment"),
         (lambda: Session(EXPERIMENT, monitor=5), "monitor must have the methods status and notify, not be a int"),
@@ -84,8 +83,10 @@ def test_a_bad_argument_is_refused_in_one_line(function, name, tmp_path, monkeyp
         (lambda: PolicyClient("http://localhost:1", 5), "token and ca_file are texts"),
         (lambda: PolicyClient("http://localhost:1", "t", timeout=None), "timeout must be a number of seconds"),
         (lambda: read_results(5, "x", False), "names must be a list of runs"),
-    ],
-)
+    ]
+
+
+@pytest.mark.parametrize(("call", "message"), bad_calls())
 def test_a_message_names_the_argument(call, message):
     with pytest.raises((CallboardError, ValueError), match=message):
         call()

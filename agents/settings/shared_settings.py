@@ -84,7 +84,7 @@ class BoundedActionSettings:
         """Returns the spec of an environment with `action_limit` in place of infinite bounds of its action.
 
         Raises:
-          CallboardError: a finite bound lies beyond the limit.
+          CallboardError: a finite bound lies beyond the limit, or nothing in the action is a number.
         """
         limit = self.action_limit
         if limit is None:
@@ -102,6 +102,8 @@ class BoundedActionSettings:
                 )
             return dm_specs.BoundedArray(leaf.shape, leaf.dtype, low, high, leaf.name)
 
+        if all(leaf.dtype.kind != "f" for leaf in tree.flatten(spec.action)):
+            raise CallboardError("agent.action_limit is for numbers, and these actions are choices: leave it out")
         return spec._replace(action=tree.map_structure(bounded, spec.action))
 
 

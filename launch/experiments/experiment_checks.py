@@ -51,6 +51,8 @@ def check_node_counts(acting: ActingPart, recording: RecordingPart, server: Serv
         raise CallboardError("what a policy server's clients play is not recorded: leave record_episodes out")
     if parse_record_infos(recording.record_infos) and not recording.record_episodes:
         raise CallboardError("record_infos are infos of the episodes that are recorded: set record_episodes to true")
+    if recording.record_limit != RecordingPart.record_limit and not recording.record_episodes:
+        raise CallboardError("record_limit is of the episodes that are recorded: set record_episodes to true")
     for name in ("render", "training_video_every"):
         if getattr(acting, name) is not None and (not acting.actors or server.policy_server is not None):
             raise CallboardError(f"{name} is for environments that actors of the run step: leave it out")

@@ -127,7 +127,9 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
     others = [kind for kind in kinds if kind not in (str, pathlib.Path)]
     try:
         value = parse_yaml(text) if others else text
-    except ValueError:
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "[") and len(others) == len(kinds) and hint is not Any:
+            raise CallboardError(f"{key}: {shown(text)} is not valid YAML: {error}") from error
         value = text
     if len(others) < len(kinds):
         for kind in others if text else ():

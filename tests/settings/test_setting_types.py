@@ -36,6 +36,11 @@ Rate = Annotated[float, Interval(gt=0, le=1)]
         (FiniteFloat, "a number that is finite"),
         (Annotated[int, Interval(ge=1, le=10_000)], "a whole number from 1 to 10,000"),
         (tuple[PositiveInt, ...], "a list of whole numbers of at least 1, such as [64, 64]"),
+        (
+            tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...],
+            "a list of lists of 3 whole numbers of at least 1, such as [[64, 64, 64]]",
+        ),
+        (list[tuple[int, str]], "a list"),
         (tuple[float, float], "a list of 2 numbers, such as [0.5, 1.0]"),
         (Literal["a", "b", "c"], "a, b or c"),
         (int | str, "a whole number or text"),

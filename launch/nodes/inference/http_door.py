@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from .... import __version__
-from ....errors import CallboardError, one_line
+from ....errors import CallboardError, one_line, printable, shortened
 from ...processes.listen_filter import PortGuard
 from ...serving.access_token import is_token
 from ...serving.connections import FIRST_SECONDS, Connection, Connections
@@ -43,6 +43,8 @@ _WRONG_TOKENS_A_SECOND = 5.0
 _FURTHER_CONNECTIONS = 32
 _BIG = 2**14
 """Bytes of a body from which on it is converted in another thread, while the event loop answers others."""
+_MOST_REASON = 200
+"""Letters of the reason for which a request is refused that is not HTTP."""
 _MOST_REWARD = 1e10
 """Larger rewards, squared and summed in a loss, would not be finite in float32."""
 _EXAMPLES = {
@@ -54,6 +56,23 @@ _CODES = {404: "unknown_path", 405: "wrong_method", 413: "too_large"}
 
 _logger = logging.getLogger()
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _JsonErrors(web.RequestHandler):
+    """A connection whose errors are JSON as well if aiohttp itself refuses a request."""
+
+    __slots__ = ()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if isinstance(resp, web.Response) and resp.status >= 400 and resp.content_type != "application/json":
+            text = printable(shortened(" ".join((resp.text or "").split()), _MOST_REASON))
+            closes, status = resp.keep_alive is False, resp.status
+            resp = _answer({"error": text, "code": _CODES.get(status, "bad_request")}, status)
+            if closes:
+                resp.force_close()
+        return await super().finish_response(request, resp, start_time)
 
 
 class HttpDoor:
@@ -154,9 +173,7 @@ class HttpDoor:
             application.router.add_post(ACT, self._act)
         application.router.add_get(SPACES, self._spaces)
         application.router.add_get(HEALTH, self._show_health)
-        # One line per request would fill the log.
-        times: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS, "shutdown_timeout": _CLOSE_SECONDS}
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, **times)
+        runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
         server = runner.server
         assert server is not None
@@ -180,7 +197,8 @@ class HttpDoor:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if self._connections.make_room():
-                connection = Connection(host, server(), self._connections)
+                http = _JsonErrors(server, loop=self._loop, access_log=None, keepalive_timeout=_IDLE_SECONDS)
+                connection = Connection(host, http, self._connections)
                 self._connections.add(connection)
                 connection.opening = self._loop.create_task(self._open(connection, accepted))
             else:

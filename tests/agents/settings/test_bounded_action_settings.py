@@ -26,6 +26,9 @@ def test_only_infinite_bounds_are_replaced():
     assert BoundedActionSettings().limited(SPEC) is SPEC
     with pytest.raises(CallboardError, match="^agent.action_limit 0.25 lies outside of the finite bounds"):
         BoundedActionSettings(action_limit=0.25).limited(SPEC)
+    with pytest.raises(CallboardError, match="^agent.action_limit is for numbers, and these actions are choices"):
+        choice = dm_specs.BoundedArray((), np.int32, 0, 1)
+        BoundedActionSettings(action_limit=4.0).limited(SPEC._replace(action=choice))
 
 
 @pytest.mark.slow("daily")

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import http.client
 import json
 import socket
 import ssl
@@ -9,6 +10,7 @@ import struct
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import numpy as np
@@ -225,6 +227,34 @@ def test_bad_binary_bodies(served, body):
 def test_a_body_that_is_too_large(served):
     status, answer = send(served.url, b" " * (served.most_bytes + 1))
     assert status == 413 and str(served.most_bytes) in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        ("NONSENSE\r\n\r\n", 400),
+        ("GET /v1/health HTTP/9.x\r\n\r\n", 400),
+        ("POST /v1/step HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400),
+        ("GET /v1/health HTTP/1.1\r\nHost: a\r\nExpect: a-gift\r\n\r\n", 417),
+        ("GET /v1/none HTTP/1.1\r\nHost: a\r\nExpect: a-gift\r\n\r\n", 417),
+        ("POST /v1/step HTTP/1.1\r\nHost: a\r\nContent-Encoding: odd\r\nContent-Length: 2\r\n\r\n{}", 401),
+        (
+            "POST /v1/step HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n"
+            f"Authorization: Bearer {TOKEN}\r\n\r\n{{}}",
+            400,
+        ),
+        (f"GET /v1/health HTTP/1.1\r\nHost: a\r\nLong: {'x' * 20_000}\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_request_is_answered_in_the_same_form(served, request_text, status):
+    address = urllib.parse.urlsplit(served.url)
+    with socket.create_connection((address.hostname, address.port), 10) as connection:
+        connection.sendall(request_text.encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        content = json.loads(answer.read())
+    assert answer.status == status and content.keys() == {"error", "code"}
+    assert content["error"] and content["error"].isprintable()
 
 
 def test_wrong_paths_and_methods(served):
