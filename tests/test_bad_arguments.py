@@ -6,6 +6,7 @@ import pytest
 
 import callboard
 from callboard import CallboardError, Experiment, Session
+from callboard.agents.ppo import Ppo
 from callboard.environments import make
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
@@ -16,8 +17,8 @@ from callboard.specs import EnvironmentSpec
 from callboard.studies.comparison.run_results import read_results
 
 BAD = {"None": None, "text": "", "list": [], "zero": 0, "negative": -1, "object": object(), "bytes": b"x", "type": int}
-EXPERIMENT = Experiment("ppo", env="CartPole-v1", run_dir="runs/none")
-UNFIT = Experiment("ppo", env="CartPole-v1", run_dir="runs/none", max_steps=1, evaluator=False)
+EXPERIMENT = Experiment(Ppo(), env="CartPole-v1", run_dir="runs/none")
+UNFIT = Experiment(Ppo(), env="CartPole-v1", run_dir="runs/none", max_steps=1, evaluator=False)
 MISSING = "runs/missing"
 FUNCTIONS = {
     callboard.compare: {"runs": MISSING},

@@ -10,17 +10,15 @@ A data set is a folder:
 Each of the first three is replaced as a whole, in the order from the last to the first.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import re
-import shutil
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ...errors import CallboardError
 from ...files.atomic_files import make_as_open, remove_drafts, sync, write_file
@@ -30,10 +28,11 @@ from ..batches.encoding import encoding_of
 from .dataset_metadata import METADATA
 from .episode_columns import EpisodeColumns, check_recordable
 from .guarded_hdf5 import MAIN, PARTS
-from .hdf5_episodes import link_episodes, make_file, read_links, write_episodes
+from .hdf5_episodes import edited, link_episodes, read_links, write_episodes
 from .minari_package import MINARI_VERSION, require_minari
 from .native_values import space_of
 
+T = TypeVar("T")
 _LOCK = "lock"
 _PART_BYTES = 2**24
 _NAME = re.compile(r"[-_\w]+-v\d+")
@@ -131,13 +130,11 @@ class EpisodeFiles:
         self.copying_seconds = 0.0
         self._is_unsure = True
         part = self._next_part()
-        with self._copied(part) as draft:
-            first = write_episodes(draft, episodes, self.total_episodes)
+        first = self._edit(part, lambda file: write_episodes(file, episodes, self.total_episodes))
         others = {source: number for source, number in self._sources.items() if source not in (numbers or {})}
         sources = {**others, **(numbers or {})}
         ids = range(self.total_episodes, self.total_episodes + len(episodes))
-        with self._copied(self.path / MAIN) as draft:
-            link_episodes(draft, f"{PARTS}/{part.name}", first, ids, sources)
+        self._edit(self.path / MAIN, lambda file: link_episodes(file, f"{PARTS}/{part.name}", first, ids, sources))
         self._sources = sources
         self._metadata["total_episodes"] = ids.stop
         self._metadata["total_steps"] += sum(episode.length for episode in episodes)
@@ -154,28 +151,26 @@ class EpisodeFiles:
             part = self._parts / f"{self._part:05}.hdf5"
         return part
 
-    @contextlib.contextmanager
-    def _copied(self, path: pathlib.Path) -> Iterator[pathlib.Path]:
-        """Yields a copy of an HDF5 file, or one without episodes if there is none, that replaces it at the end."""
+    def _edit(self, path: pathlib.Path, change: Callable[[Any], T]) -> T:
+        """Changes an HDF5 file, or one without episodes if there is none; it is replaced as a whole at the end."""
         # No `file_draft`, which holds a lock for a moment after the replacement: HDF5 would refuse to read the file.
         draft = path.with_name(f"draft-{path.name}")
         begun = time.perf_counter()
         try:
             if os.path.lexists(path):
                 os.close(open_regular(path))
-                shutil.copyfile(path, draft)
-            else:
-                make_file(draft)
-            copied = time.perf_counter()
-            yield draft
-            written = time.perf_counter()
+            with edited(path, draft) as file:
+                opened = time.perf_counter()
+                result = change(file)
+                changed = time.perf_counter()
             sync(draft)
             os.replace(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
         sync(path.parent)
-        self.copying_seconds += time.perf_counter() - written + copied - begun
+        self.copying_seconds += time.perf_counter() - changed + opened - begun
+        return result
 
     def _read(self, spaces: Mapping[str, str]) -> dict[str, Any]:
         """Returns the metadata of the episodes that there are."""
@@ -206,8 +201,7 @@ class EpisodeFiles:
         main = self.path / MAIN
         if not main.exists():
             # A reader finds an empty data set from the beginning.
-            with self._copied(main):
-                pass
+            self._edit(main, lambda file: None)
         try:
             total, steps, self._sources = read_links(self.path, self.total_episodes)
         except (OSError, ValueError, KeyError, CallboardError) as error:

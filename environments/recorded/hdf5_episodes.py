@@ -4,9 +4,10 @@ Most episodes are short, and an HDF5 object takes longer to make than to fill, s
 h5py's classes take three times as long.  Only what is compressed, of varying length or text is written with those.
 """
 
+import contextlib
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,45 +27,57 @@ _INFOS = "infos"
 _TOTAL_STEPS = "total_steps"
 
 
-def make_file(path: pathlib.Path) -> None:
-    """Makes a file without episodes and links."""
-    with _opened(path, "w"):
-        pass
+@contextlib.contextmanager
+def edited(path: pathlib.Path, draft: pathlib.Path) -> Iterator[Any]:
+    """Yields the content of a file, or one without episodes and links if there is none, and writes it to `draft`.
+
+    It is in memory until then, since HDF5 itself crashes after a disk was full.
+
+    Raises:
+      OSError: it cannot be read or written.
+    """
+    import h5py
+
+    mode = "a" if path.exists() else "w"
+    memory: dict[str, Any] = {"driver": "core", "backing_store": False, "block_size": 2**22}
+    with h5py.File(path, mode, **memory, track_order=True, locking=False, libver=_FORMAT) as file:
+        yield file
+        file.flush()
+        content = file.id.get_file_image()
+    draft.write_bytes(content)
 
 
-def write_episodes(path: pathlib.Path, episodes: Sequence[EpisodeColumns], first_id: int) -> int:
+def write_episodes(file: Any, episodes: Sequence[EpisodeColumns], first_id: int) -> int:
     """Appends episodes to a file.
 
     Args:
-      path: the file.
+      file: what `edited` yields.
       episodes: the episodes.
       first_id: number of the first of them in the data set.
 
     Returns:
       The number of the first of them in the file; they follow each other there.
     """
-    with _opened(path, "a") as file:
-        first, writer = len(file), _EpisodeWriter()
-        for index, episode in enumerate(episodes):
-            writer.write(file, str(first + index), episode, first_id + index)
+    first, writer = len(file), _EpisodeWriter()
+    for index, episode in enumerate(episodes):
+        writer.write(file, str(first + index), episode, first_id + index)
     return first
 
 
-def link_episodes(path: pathlib.Path, target: str, first: int, ids: range, sources: Mapping[str, int]) -> None:
+def link_episodes(file: Any, target: str, first: int, ids: range, sources: Mapping[str, int]) -> None:
     """Adds links to episodes that are in another file.
 
     Args:
-      path: the file with the links.
-      target: the other file, relative to this one.
+      file: the one with the links, as `edited` yields it.
+      target: the other file, relative to it.
       first: the number of the first episode there.
       ids: the numbers of the episodes in the data set.
       sources: newest number of a call by source, see `EpisodeFiles.append`; of many, only the last ones are kept.
     """
-    with _opened(path, "a") as file:
-        add, name = file.id.links.create_external, target.encode()
-        for index, number in enumerate(ids):
-            add(f"episode_{number}".encode(), name, str(first + index).encode())
-        file.attrs[_SOURCES] = json.dumps(dict(list(sources.items())[-_MOST_SOURCES:]))
+    add, name = file.id.links.create_external, target.encode()
+    for index, number in enumerate(ids):
+        add(f"episode_{number}".encode(), name, str(first + index).encode())
+    file.attrs[_SOURCES] = json.dumps(dict(list(sources.items())[-_MOST_SOURCES:]))
 
 
 def read_links(folder: pathlib.Path, known: int) -> tuple[int, int, dict[str, int]]:
@@ -80,12 +93,6 @@ def read_links(folder: pathlib.Path, known: int) -> tuple[int, int, dict[str, in
         if None in steps or not isinstance(sources, dict):
             raise ValueError("its numbers are missing")
         return total, sum(filter(None, steps)), sources
-
-
-def _opened(path: pathlib.Path, mode: str) -> Any:
-    import h5py
-
-    return h5py.File(path, mode, track_order=True, locking=False, libver=_FORMAT if mode != "r" else None)
 
 
 class _EpisodeWriter:

@@ -197,7 +197,9 @@ class HttpDoor:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if self._connections.make_room():
-                http = _JsonErrors(server, loop=self._loop, access_log=None, keepalive_timeout=_IDLE_SECONDS)
+                # One line per request would fill the log.
+                times: dict[str, Any] = {"access_log": None, "keepalive_timeout": _IDLE_SECONDS}
+                http = _JsonErrors(server, loop=self._loop, **times)
                 connection = Connection(host, http, self._connections)
                 self._connections.add(connection)
                 connection.opening = self._loop.create_task(self._open(connection, accepted))

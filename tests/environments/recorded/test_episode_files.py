@@ -19,6 +19,22 @@ minari = pytest.importorskip("minari")
 
 SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(9, np.int32))
 
+WRITES_WITHOUT_ROOM = """
+import importlib.util, pathlib, resource, sys
+spec = importlib.util.spec_from_file_location("tests_of_files", {0!r})
+module = importlib.util.module_from_spec(spec)
+sys.path.insert(0, {0!r}.rpartition("/environments/")[0] + "/environments")
+spec.loader.exec_module(module)
+files = module.EpisodeFiles(pathlib.Path({1!r}), module.SPEC, {{}}, 1e9)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({2}, {2}))
+for number in (20, 100, 1000):
+    try:
+        for _ in range(100):
+            files.append([module.episode(2)] * number)
+    except OSError:
+        print("OSError")
+"""
+
 
 def episode(length, value=0.0):
     ends = np.arange(length) == length - 1
@@ -216,7 +232,6 @@ import sys, time
 from recorded_sets import CARTPOLE, cartpole_episode, columns
 from callboard.environments.batches.encoding import encoding_of
 from callboard.environments.recorded import EpisodeFiles
-import pathlib
 files = EpisodeFiles(pathlib.Path(sys.argv[1]), CARTPOLE, {}, 1e9)
 files.append([columns(encoding_of(CARTPOLE), **cartpole_episode(1, 3))])
 print("written", flush=True)
@@ -267,3 +282,13 @@ def test_nothing_is_written_or_read_through_a_link(tmp_path, name):
     with pytest.raises((CallboardError, OSError), match="symbolic link|is damaged"):
         EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(2)])
     assert {file: file.read_bytes() for file in (tmp_path / "moved").rglob("*") if file.is_file()} == before
+
+
+def test_a_disk_without_room_is_an_error_and_no_crash(tmp_path):
+    folder = tmp_path / "a-v0"
+    assert EpisodeFiles(folder, SPEC, {}, 1e9).append([episode(50, 1)])
+    command = [sys.executable, "-c", WRITES_WITHOUT_ROOM.format(__file__, str(folder), 400_000)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["OSError"] * 3), done.stderr
+    assert values(folder)[:2] == [1, 0]
+    assert not list(folder.rglob("draft-*"))
