@@ -78,8 +78,8 @@ def _list(places: Sequence[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps([{"name": one.name, "zoo": one.place, **one.card._asdict()} for one in found.policies]))
     elif not found.policies:
-        which = " that can be used" if found.problems else ""
-        print(f"no policies{which}: install a wheel such as callboard-zoo, or name a zoo with --from")
+        policies = "no policies that can be used" if found.problems else "no policies"
+        print(printable(f"{policies}: install a wheel such as callboard-zoo, or name a zoo with --from"))
     else:
         rows = [("name", "agent", "environment", "steps", "return")]
         rows += [

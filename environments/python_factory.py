@@ -11,7 +11,7 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from ..errors import CallboardError, message_of, one_line
+from ..errors import CallboardError, first_line, message_of
 from ..messages.caller_words import argument
 from ..settings.named_objects import import_object
 from .adapters.dm_env_adapter import DmEnvBatch
@@ -173,7 +173,7 @@ def factory_call(
                 if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                     raise
                 # The call itself was refused, by a function in C whose signature is not known.
-                raise CallboardError(f"environment {name!r} cannot be made: {one_line(error)}") from error
+                raise CallboardError(f"environment {name!r} cannot be made: {first_line(error)}") from error
 
     return call
 

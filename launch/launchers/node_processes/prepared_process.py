@@ -10,7 +10,7 @@ import tempfile
 import traceback
 
 from ....callbacks import CallbackFailed
-from ....errors import CallboardError, one_line, traceback_text
+from ....errors import CallboardError, one_line, printable_lines, traceback_text
 from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.cuda_libraries import load_libraries
@@ -69,7 +69,7 @@ def exit_by(error: BaseException) -> Exit:
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=one_line(error), error=one_line(error), final=True)
     text = traceback_text(error)
-    sys.stderr.write(text)
+    print(printable_lines(text), file=sys.stderr)
     place = "" if is_fault(error) else error_place(error)
     return Exit(False, one_line(error), text, isinstance(error, CallbackFailed), place=place)
 

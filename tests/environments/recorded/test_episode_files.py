@@ -228,7 +228,7 @@ def test_a_reader_is_never_refused_while_episodes_are_written(tmp_path, monkeypa
 
 
 WRITER = """
-import sys, time
+import pathlib, sys, time
 from recorded_sets import CARTPOLE, cartpole_episode, columns
 from callboard.environments.batches.encoding import encoding_of
 from callboard.environments.recorded import EpisodeFiles
