@@ -69,7 +69,7 @@ def exit_by(error: BaseException) -> Exit:
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=one_line(error), error=one_line(error), final=True)
     text = traceback_text(error)
-    print(printable_lines(text), file=sys.stderr)
+    print(printable_lines(text), end="", file=sys.stderr)
     place = "" if is_fault(error) else error_place(error)
     return Exit(False, one_line(error), text, isinstance(error, CallbackFailed), place=place)
 
