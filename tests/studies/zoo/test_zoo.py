@@ -241,6 +241,7 @@ def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_
 def test_the_shipped_zoo_is_small_and_its_cards_are_valid():
     found = find_policies([str(SHIPPED / "callboard_zoo")])
     assert not found.problems and len(POLICIES) == len([one for one in found.policies if one.name in POLICIES])
+    assert f"Its {len(POLICIES)} policies" in (SHIPPED.parents[1] / "docs" / "zoo.md").read_text()
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 16e6
 
 
