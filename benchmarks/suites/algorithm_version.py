@@ -26,7 +26,7 @@ def algorithm_version(agent: str) -> str:
     """Returns a short text that changes with the code of an agent's algorithm, and with its defaults.
 
     That is the agent's class, and all functions, classes and constants that follow from it by name.  Docstrings,
-    comments, imports and the places of definitions do not count.
+    comments, imports, the places of definitions, and checks that only raise do not count.
 
     Args:
       agent: name of a built-in agent.
@@ -91,24 +91,26 @@ def _belongs(path: pathlib.Path) -> bool:
 
 @functools.cache
 def _definitions(path: pathlib.Path) -> dict[str, list[ast.AST]]:
-    """Returns the statements at the top of a module by the names that they define, without their docstrings."""
+    """Returns the statements at the top of a module by the names that they define, without what has no effect."""
     found: dict[str, list[ast.AST]] = {}
     for statement in ast.parse(path.read_text()).body:
         targets = getattr(statement, "targets", [getattr(statement, "target", statement)])
         for name in [getattr(one, "id", getattr(one, "name", None)) for one in targets]:
             if name is not None:
-                found.setdefault(name, []).append(_without_texts(statement))
+                found.setdefault(name, []).append(_effective(statement))
     return found
 
 
-def _without_texts(tree: ast.AST) -> ast.AST:
+def _effective(tree: ast.AST) -> ast.AST:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            kept = [part for part in body if not _is_text(part) and not isinstance(part, ast.Import | ast.ImportFrom)]
-            node.body = kept  # type: ignore[attr-defined]
+            node.body = [part for part in body if not _is_without_effect(part)]  # type: ignore[attr-defined]
     return tree
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _is_without_effect(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return not node.orelse and all(isinstance(part, ast.Raise) for part in node.body)
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return is_text or isinstance(node, ast.Import | ast.ImportFrom)

@@ -261,6 +261,17 @@ def test_the_version_of_an_algorithm_changes_with_losses_and_defaults_alone(copi
     assert version_of("sac") != before["sac"]
 
 
+@pytest.mark.slow("daily")
+def test_a_check_that_only_raises_is_no_other_algorithm(copied_agents):
+    before = version_of("sac")
+    shared = copied_agents / "settings" / "shared_settings.py"
+    text, check = shared.read_text(), "        limit = self.action_limit\n"
+    shared.write_text(text.replace(check, check + '        if limit == 7:\n            raise ValueError("7")\n'))
+    assert shared.read_text() != text and version_of("sac") == before
+    shared.write_text(text.replace(check, check + "        if limit == 7:\n            limit = 8\n"))
+    assert version_of("sac") != before
+
+
 def result_of(cell, scores, **changes):
     empty = cell_results.empty_result(cell)
     seeds = {
