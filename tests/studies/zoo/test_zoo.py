@@ -222,7 +222,7 @@ def test_places_that_cannot_be_written_are_one_line(zoo, tmp_path, capsys):
     for arguments in (["get", "tiny", str(tmp_path / "file" / "new"), "--from", str(zoo)], push):
         assert main(["zoo", *arguments]) == 2
         error = capsys.readouterr().err
-        assert "file" in error and "cannot be written: NotADirectoryError" in error or "FileExistsError" in error
+        assert "file" in error and "cannot be written: " in error and "; name another place" in error
 
 
 def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_path, monkeypatch):
