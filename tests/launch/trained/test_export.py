@@ -210,7 +210,7 @@ def assert_onnx_models_act(onnx_exports):
 
 @pytest.mark.slow
 def test_onnx_models_act_without_tensorflow(onnx_exports):
-    play_with_onnxruntime(sys.executable, onnx_exports[0].values(), sysconfig.get_path("purelib"))
+    play_with_onnxruntime(sys.executable, list(onnx_exports[0].values()), sysconfig.get_path("purelib"))
     assert_onnx_models_act(onnx_exports)
 
 
@@ -224,7 +224,7 @@ def test_onnx_models_act_in_another_python(onnx_exports, tmp_path):
     install = [python, "-m", "pip", "install", "--quiet", "numpy", "onnxruntime"]
     if subprocess.run(install, timeout=300).returncode:
         pytest.skip("onnxruntime cannot be installed here")
-    play_with_onnxruntime(str(python), onnx_exports[0].values())
+    play_with_onnxruntime(str(python), list(onnx_exports[0].values()))
     assert_onnx_models_act(onnx_exports)
 
 
