@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..callbacks import NAME, Callbacks
-from ..errors import CallboardError, unknown
+from ..errors import CallboardError, anything_raised, one_line, unknown
 from .named_objects import import_object
 from .setting_types import texts_of
 
@@ -74,9 +74,9 @@ def make_callbacks(callbacks: Any) -> list[Callbacks]:
         if isinstance(one, Callbacks):
             made.append(one)
         elif isinstance(one, str):
-            made.append(_class_by_name(one)())
+            made.append(_new(_class_by_name(one), {}))
         else:
-            made.append(_class_by_name(one[NAME])(**{key: value for key, value in one.items() if key != NAME}))
+            made.append(_new(_class_by_name(one[NAME]), {key: value for key, value in one.items() if key != NAME}))
     return made
 
 
@@ -90,9 +90,20 @@ def _made(kind: type) -> Callbacks:
     if not issubclass(kind, Callbacks):
         raise _wrong(kind)
     try:
-        return kind()
+        inspect.signature(kind).bind()
     except TypeError as error:
         raise CallboardError(f"callbacks {kind.__name__} need arguments: pass an object ({error})") from error
+    return _new(kind, {})
+
+
+def _new(kind: type[Callbacks], arguments: Mapping[str, Any]) -> Callbacks:
+    """Returns a new object of a user's class, whose constructor may raise anything."""
+    try:
+        return kind(**arguments)
+    except CallboardError:
+        raise
+    except anything_raised() as error:
+        raise CallboardError(f"the constructor of the callback {kind.__qualname__} raised {one_line(error)}") from error
 
 
 def _with_known_methods(kind: type[Callbacks]) -> type[Callbacks]:

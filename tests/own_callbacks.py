@@ -90,3 +90,11 @@ class WithPositional(Callbacks):
 
 
 NOT_CALLBACKS = 5
+
+
+class RefusesItsFile(Callbacks):
+    def __init__(self, file="log"):
+        if file == "log":
+            raise OSError("no room")
+        if file == "exit":
+            raise SystemExit(3)

@@ -12,6 +12,7 @@ from callboard.errors import (
     anything_raised,
     check_text,
     exits_refused,
+    kind_of,
     limits_text,
     nearest,
     one_line,
@@ -159,3 +160,8 @@ def test_a_name_that_is_no_text_is_refused_in_one_line():
     with pytest.raises(CallboardError, match=r"^the team has the agent 'a\\ud800', which is no text") as caught:
         check_text("a\ud800", "the team has the agent")
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(("value", "kind"), [(3, "an int"), ("x", "a str"), ({}, "a dict"), (OSError(), "an OSError")])
+def test_a_type_is_named_with_its_article(value, kind):
+    assert kind_of(value) == kind

@@ -128,7 +128,8 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
     try:
         value = parse_yaml(text) if others else text
     except ValueError as error:
-        if text.lstrip()[:1] in ("{", "[") and len(others) == len(kinds) and hint is not Any:
+        ends = text.strip()[:1] + text.strip()[-1:]
+        if ends in ("{}", "[]") if hint is Any else len(others) == len(kinds) and ends[:1] in ("{", "["):
             raise CallboardError(f"{key}: {shown(text)} is not valid YAML: {error}") from error
         value = text
     if len(others) < len(kinds):

@@ -1,7 +1,7 @@
 """Callbacks as settings: names, arguments and objects, and what is refused."""
 
 import pytest
-from own_callbacks import Raising, Recorder, Silent, WithPositional
+from own_callbacks import Raising, Recorder, RefusesItsFile, Silent, WithPositional
 
 from callboard.callbacks import Callbacks
 from callboard.errors import CallboardError
@@ -85,3 +85,15 @@ def test_an_object_that_could_not_be_made_again_is_refused():
 def test_which_methods_are_overridden():
     assert overridden(Recorder, "on_episode_step") and overridden(Raising, "on_episode_step", "on_episode_end")
     assert not overridden(Raising, "on_episode_step") and not overridden(Silent, "on_run_start", "on_result")
+
+
+@pytest.mark.parametrize("make", [callback_settings, lambda _: make_callbacks("own_callbacks:RefusesItsFile")])
+def test_what_a_constructor_raises_is_one_line_that_names_its_class(make):
+    assert error_of(lambda: make(RefusesItsFile)) == (
+        "the constructor of the callback RefusesItsFile raised OSError: no room"
+    )
+
+
+def test_a_constructor_that_exits_is_named():
+    said = error_of(lambda: make_callbacks({"name": "own_callbacks:RefusesItsFile", "file": "exit"}))
+    assert said == "the constructor of the callback RefusesItsFile raised SystemExit: 3"

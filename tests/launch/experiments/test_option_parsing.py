@@ -117,6 +117,12 @@ def test_text_is_what_the_setting_takes(text, hint, expected):
     assert converted_text("x", text, hint) == expected
 
 
+@pytest.mark.parametrize("text", ["{a: 1, a: 2}", "{a: *b}", "[1, 2}]"])
+def test_a_map_or_list_of_any_values_is_valid_yaml(text):
+    with pytest.raises(CallboardError, match=r"^x: .* is not valid YAML: line 1: "):
+        converted_text("x", text, Any)
+
+
 def test_names_of_options_have_dashes_and_a_suggestion_needs_one_candidate():
     assert option_name("optimizer.learning_rate") == "--optimizer.learning-rate"
     known = {"a.rate": "--a.rate", "b.rate": "--b.rate"}
