@@ -67,6 +67,7 @@ class CellResult:
       machine: processor and number of cores.
       seeds: results of the runs that are finished, by seed.
       failed: exit codes of the runs that failed, by seed.
+      unfinished: results so far of runs that were stopped, by seed.
     """
 
     suite: str
@@ -82,6 +83,7 @@ class CellResult:
     machine: str
     seeds: Mapping[int, SeedResult]
     failed: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    unfinished: Mapping[int, SeedResult] = dataclasses.field(default_factory=dict)
 
     @property
     def scores(self) -> list[float]:
@@ -98,10 +100,11 @@ class CellResult:
     def with_seed(self, seed: int, result: SeedResult | int) -> "CellResult":
         """Returns the results with those of one more run, or with the exit code of one that has failed."""
         failed = {key: code for key, code in self.failed.items() if key != seed}
+        unfinished = {key: values for key, values in self.unfinished.items() if key != seed}
         if isinstance(result, int):
-            return dataclasses.replace(self, failed={**failed, seed: result})
+            return dataclasses.replace(self, failed={**failed, seed: result}, unfinished=unfinished)
         seeds = dict(sorted({**self.seeds, seed: result}.items()))
-        return dataclasses.replace(self, seeds=seeds, failed=failed)
+        return dataclasses.replace(self, seeds=seeds, failed=failed, unfinished=unfinished)
 
 
 def empty_result(cell: SuiteCell) -> CellResult:
@@ -139,9 +142,12 @@ def load_result(path: pathlib.Path) -> CellResult | None:
     except (OSError, ValueError) as error:
         raise CallboardError(f"{path} cannot be read: {error}") from error
     try:
-        seeds = {int(seed): SeedResult(**values) for seed, values in content.pop("seeds").items()}
+        seeds, unfinished = (
+            {int(seed): SeedResult(**values) for seed, values in runs.items()}
+            for runs in (content.pop("seeds"), content.pop("unfinished", {}))
+        )
         failed = {int(seed): int(code) for seed, code in content.pop("failed", {}).items()}
-        return CellResult(seeds=seeds, failed=failed, **content)
+        return CellResult(seeds=seeds, failed=failed, unfinished=unfinished, **content)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CallboardError(f"{path} is damaged ({error}); remove it, and run the cell again") from error
 
@@ -149,14 +155,20 @@ def load_result(path: pathlib.Path) -> CellResult | None:
 def save_result(path: pathlib.Path, result: CellResult) -> None:
     """Writes the results of a cell; each run is a line, so that changes are easy to read."""
     content = dataclasses.asdict(result)
-    seeds, failed = content.pop("seeds"), content.pop("failed")
+    seeds, unfinished, failed = content.pop("seeds"), content.pop("unfinished"), content.pop("failed")
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()]
     if failed:
         lines.append(f' "failed": {json.dumps(failed)}')
-    runs = [f"  {json.dumps(str(seed))}: {json.dumps(values)}" for seed, values in seeds.items()]
-    lines.append(' "seeds": {\n' + ",\n".join(runs) + "\n }")
+    if unfinished:
+        lines.append(_runs_text("unfinished", unfinished))
+    lines.append(_runs_text("seeds", seeds))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _runs_text(name: str, runs: Mapping[int, Any]) -> str:
+    lines = [f"  {json.dumps(str(seed))}: {json.dumps(values)}" for seed, values in runs.items()]
+    return f' "{name}": {{\n' + ",\n".join(lines) + "\n }"
 
 
 def is_current(result: CellResult, cell: SuiteCell) -> bool:
@@ -166,7 +178,7 @@ def is_current(result: CellResult, cell: SuiteCell) -> bool:
 
 
 def seed_result(run: pathlib.Path, cpu_seconds: float) -> SeedResult:
-    """Reads the result of a finished run, ours or the peer's.
+    """Reads the result of a run that has ended, ours or the peer's.
 
     Raises:
       CallboardError: it has no evaluation.

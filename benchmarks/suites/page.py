@@ -1,5 +1,6 @@
 """The page "How well does it learn": tables and pictures from the files of results alone."""
 
+import dataclasses
 import pathlib
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -147,8 +148,9 @@ def _table(rows: Sequence[Row]) -> str:
     for row in rows:
         result = row.result
         seeds = f"{0 if result is None else len(result.seeds)} of {len(row.cell.seeds)}"
-        scores = "missing" if result is None or not result.seeds else _mean(result.scores)
-        training = "" if result is None or not result.training else _mean(result.training)
+        shown = _shown(result)
+        scores = "missing" if shown is None else _mean(shown.scores)
+        training = "" if shown is None or not shown.training else _mean(shown.training)
         goals = "; ".join(_number(goal) + (" in training" if training else "") for goal, training in row.goals)
         lines.append(
             f"| `{row.cell.shown_agent}` | {row.cell.env} | {row.cell.steps:,} | {seeds} | {scores} | {training} "
@@ -157,12 +159,22 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def _shown(result: CellResult | None) -> CellResult | None:
+    """Returns the results of finished runs, or of those that were stopped if none is finished; None without any."""
+    if result is None or result.seeds:
+        return result
+    return dataclasses.replace(result, seeds=result.unfinished) if result.unfinished else None
+
+
 def _remark(row: Row) -> str:
     remarks: list[str] = [] if row.verdict in ("no goal", "missing") else [row.verdict]
     if row.result is not None:
+        if row.result.unfinished and not row.result.seeds:
+            steps = max(values.steps for values in row.result.unfinished.values())
+            remarks.append(f"not finished: after {steps:,} steps")
         if row.result.failed:
             remarks.append(f"seeds that failed: {', '.join(map(str, row.result.failed))}")
-        if row.result.seeds and not is_current(row.result, row.cell):
+        if (row.result.seeds or row.result.unfinished) and not is_current(row.result, row.cell):
             remarks.append(f"made with an earlier algorithm ({row.result.version})")
     return "; ".join(remarks)
 

@@ -2,10 +2,12 @@
 
 Each side of a cell has a directory, `DIR/SUITE/CELL` with `seed-1` and so on, which a lock protects: several runners
 take different cells.  A run that was interrupted continues from its checkpoint.  A cell whose agent has changed since
-its runs were made is made again; its results are replaced when as many runs are finished as before.
+its runs were made is made again; its results are replaced when as many runs are finished as before.  The results so
+far of a run that was stopped are kept too, beside those of finished runs.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -89,6 +91,7 @@ def run_suites(
             with used.counted():
                 exit_code, stopped_by = (_run_ours if cell.is_ours else _run_peer)(path, cell, seed)
             if stopped_by is not None:
+                _keep_unfinished(path, cell, seed, used.seconds, results)
                 raise Stopped(stopped_by)
             if exit_code:
                 failed.append(name)
@@ -119,6 +122,17 @@ def _keep(
     save_result(path / "result.json", result)
     if kept is None or is_current(kept, cell) or len(result.seeds) >= len(kept.seeds):
         save_result(final, result)
+
+
+def _keep_unfinished(path: pathlib.Path, cell: SuiteCell, seed: int, cpu_seconds: float, results: pathlib.Path) -> None:
+    """Adds a run that was stopped after an evaluation to the results of its cell, unless they are of earlier runs."""
+    final = result_path(results, cell)
+    kept = load_result(final)
+    if kept is None or not kept.seeds or is_current(kept, cell):
+        with contextlib.suppress(CallboardError):
+            result = kept if kept is not None and is_current(kept, cell) else empty_result(cell)
+            unfinished = {**result.unfinished, seed: seed_result(path / f"seed-{seed}", cpu_seconds)}
+            save_result(final, dataclasses.replace(result, unfinished=unfinished))
 
 
 def _discard_outdated(path: pathlib.Path, cell: SuiteCell) -> None:

@@ -206,6 +206,33 @@ def test_a_signal_stops_the_runner_and_its_run_continues(small, monkeypatch, tmp
     assert runner.run_suites(one, tmp_path / "runs", tmp_path / "results", lambda text: None) == []
 
 
+def test_the_results_so_far_of_a_stopped_run_are_kept_until_it_is_finished(small, monkeypatch, tmp_path):
+    stops = (
+        WRITES_A_RUN
+        + """
+import os, signal
+if not (run / "saved").exists():
+    signal.signal(signal.SIGTERM, lambda *_: ((run / "saved").touch(), sys.exit(143)))
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+    )
+    fake_peer(monkeypatch, tmp_path, stops)
+    cell, results = peers_of(small)[0], tmp_path / "results"
+    path = cell_results.result_path(results, cell)
+    for finished in ([], [1]):
+        with pytest.raises(runner.Stopped):
+            runner.run_suites([cell], tmp_path / "runs", results, lambda text: None)
+        kept = cell_results.load_result(path)
+        assert (
+            list(kept.seeds) == finished and runner.missing_seeds(cell, results, tmp_path / "runs")[0] not in finished
+        )
+        assert {seed: run.score for seed, run in kept.unfinished.items()} == {len(finished) + 1: 41.0 + len(finished)}
+    assert runner.run_suites([cell], tmp_path / "runs", results, lambda text: None) == []
+    kept = cell_results.load_result(path)
+    assert kept.scores == [41.0, 42.0] and not kept.unfinished and "unfinished" not in path.read_text()
+
+
 @pytest.mark.slow("daily")
 def test_results_of_an_earlier_algorithm_are_made_again_and_kept_until_then(small, monkeypatch, tmp_path):
     fake_peer(monkeypatch, tmp_path, WRITES_A_RUN)
@@ -300,7 +327,13 @@ def test_the_page_shows_what_is_reached_what_is_short_and_what_is_missing(small,
     assert "| `ppo` | CartPole-v1 | 4,096 | 0 of 2 | missing |  | Stable-Baselines3: missing |  |  |" in text
     assert "30.0 ± 5; 480.0 in training after 9,999" in text
     assert not (docs / "suite-small.png").exists() and not (docs / page.PUBLISHED).exists()
-    cell_results.save_result(cell_results.result_path(results, ours), result_of(ours, [40.0, 50.0]))
+    finished = result_of(ours, [40.0, 50.0])
+    stopped = CellResult(**{**vars(finished), "unfinished": finished.seeds, "seeds": {}})
+    cell_results.save_result(cell_results.result_path(results, ours), stopped)
+    text = reported()
+    assert "| Small | 2 | 0 | 0 | 0 | 0 | 2 | 0.0 |" in text
+    assert "| 0 of 2 | 45.0 ± 5 | 40.0 ± 5 | Stable-Baselines3: missing |  | not finished: after 4,096 steps |" in text
+    cell_results.save_result(cell_results.result_path(results, ours), finished)
     assert page.rows_of("small", suite.read_suite("small"), results)[0].verdict == "missing", "the peer's is missing"
     cell_results.save_result(cell_results.result_path(results, peer), result_of(peer, [49.0, 49.0]))
     cell_results.save_result(cell_results.result_path(results, other), result_of(other, [26.0], algorithm="old"))
