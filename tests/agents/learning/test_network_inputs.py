@@ -83,7 +83,7 @@ def samples_of(agent: Any, continuous: bool, directory: Any) -> tuple[list[Sampl
     actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
     pace = agent.make_replay(layout).pace
     timesteps = 0
-    while timesteps < 60 and (pace is not None or actor.writer.ready(1.0)):
+    while timesteps < 200 and (pace is not None or actor.writer.ready(1.0)):
         actor.step()
         timesteps += 1
         if pace is not None and timesteps % pace.unroll_length == 0:
