@@ -6,6 +6,8 @@ import re
 import pytest
 import yaml
 
+from callboard.agents.agent_names import AGENTS
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
@@ -49,6 +51,12 @@ def test_modules_of_the_reference_exist():
     for page in (ROOT / "docs" / "api").glob("*.md"):
         for module in re.findall(r"^::: callboard\.(.+)$", page.read_text(), re.MULTILINE):
             assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists(), module
+
+
+def test_the_readme_names_every_agent_and_its_class():
+    text = (ROOT / "README.md").read_text()
+    names = {name for path in AGENTS.items() for name in (path[0], path[1].partition(":")[2])}
+    assert not sorted(name for name in names if f"`{name}`" not in text)
 
 
 def test_the_navigation_shows_every_page():
