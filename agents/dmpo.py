@@ -152,7 +152,8 @@ class DMPO(DMPOSettings, TransitionAgent):
         """Returns a replica's share of a batch's losses and metrics.
 
         The policy improves at the observations from which the critic's targets bootstrap, as in Acme, so that actions
-        are sampled and evaluated once for both.
+        are sampled and evaluated once for both; and at the first observation of a window in which an episode
+        terminates, since no target would bootstrap from the first observations of short episodes.
 
         Args:
           networks: policy, critic, their targets and the dual variables.
@@ -166,13 +167,12 @@ class DMPO(DMPOSettings, TransitionAgent):
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         value_range.update(sample)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
-        x_n = take_along_time(record.observation, steps.index)
+        # After a termination there may be anything in place of the observation at its end.
+        x_t = take_along_time(record.observation, tf.where(steps.discount != 0, steps.index, 0))
         if learned.normalizer is not None:
             learned.normalizer.update(x_0, leading=1)
-        # After a termination there may be anything in place of that observation.
-        bootstraps = steps.valid & (steps.discount != 0)
-        policy, _ = learned.policy.step(Inputs(x_n), (), record.first[0], training=True)
-        target_policy, _ = learned.target_policy.step(Inputs(x_n), (), record.first[0])
+        policy, _ = learned.policy.step(Inputs(x_t), (), record.first[0], training=True)
+        target_policy, _ = learned.target_policy.step(Inputs(x_t), (), record.first[0])
         dtype = policy.mean.dtype
         values = value_range.support(self.atoms, dtype)
 
@@ -180,7 +180,7 @@ class DMPO(DMPOSettings, TransitionAgent):
         index = global_index(tf.shape(steps.valid)[0])
         normal = noise.standard_normal(seed, Stream.TARGET_ACTION, index, (number, size), dtype)
         actions = tf.stop_gradient(target_policy.sample(tf.transpose(normal, (1, 0, 2))))
-        repeated = tree.map_structure(lambda leaf: tf.tile(leaf, (number, *[1] * (leaf.shape.rank - 1))), x_n)
+        repeated = tree.map_structure(lambda leaf: tf.tile(leaf, (number, *[1] * (leaf.shape.rank - 1))), x_t)
         within = tf.reshape(tf.clip_by_value(actions, -1.0, 1.0), (-1, size))
         logits = tf.reshape(learned.target_critic(repeated, within), (number, -1, self.atoms))
         probabilities = tf.reduce_mean(tf.nn.softmax(logits), axis=0)
@@ -202,22 +202,20 @@ class DMPO(DMPOSettings, TransitionAgent):
         dual_loss = temperature_loss + multiplier_loss(improved.kl_mean, duals.alpha_mean, self.epsilon_mean)
         dual_loss += multiplier_loss(improved.kl_stddev, duals.alpha_stddev, self.epsilon_stddev)
         mean, shown = global_mean(self.batch_size, dtype), valid_mean(steps.valid, dtype)
-        # What the policy does is seen where it improves.
-        of_policy = valid_mean(bootstraps, dtype)
         losses = {
             "critic_loss": categorical_loss(taken, target, steps.valid),
-            "actor_loss": where_valid(bootstraps, actor_loss),
-            "dual_loss": where_valid(bootstraps, dual_loss),
+            "actor_loss": where_valid(steps.valid, actor_loss),
+            "dual_loss": where_valid(steps.valid, dual_loss),
         }
         metrics = {
             "critic_loss": shown(losses["critic_loss"]),
-            "actor_loss": of_policy(actor_loss),
-            "dual_loss": of_policy(dual_loss),
-            "value": of_policy(tf.reduce_mean(sampled_values, axis=0)),
+            "actor_loss": shown(actor_loss),
+            "dual_loss": shown(dual_loss),
+            "value": shown(tf.reduce_mean(sampled_values, axis=0)),
             "support_ends": shown(target[:, 0] + target[:, -1]),
             "temperature": Mean(duals.temperature, tf.ones((), dtype)),
-            "entropy": of_policy(policy.entropy()),
-            "kl_mean": of_policy(tf.reduce_mean(improved.kl_mean, axis=-1)),
-            "kl_stddev": of_policy(tf.reduce_mean(improved.kl_stddev, axis=-1)),
+            "entropy": shown(policy.entropy()),
+            "kl_mean": shown(tf.reduce_mean(improved.kl_mean, axis=-1)),
+            "kl_stddev": shown(tf.reduce_mean(improved.kl_stddev, axis=-1)),
         }
         return LossOutput({name: mean(value) for name, value in losses.items()}, metrics)

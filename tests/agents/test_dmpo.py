@@ -102,15 +102,15 @@ def linear_losses(part: str, before: PART, weights: np.ndarray) -> float:
             discount *= LINEAR.discount * record.discount[t, b]
         if n == 0:
             continue
-        x_0, x_n = (record.observation[t, b].astype(np.float64) for t in (0, n))
-        mean, std = act(now["target actor"], x_n)
+        x_0, x_t = (record.observation[t, b].astype(np.float64) for t in (0, n if discount else 0))
+        mean, std = act(now["target actor"], x_t)
         actions = [mean + std * normal[b, i, 0] for i in range(NUMBER)]
-        p = [np.exp(log_probabilities(now["target critic"], x_n, max(-1.0, min(1.0, a)))) for a in actions]
+        p = [np.exp(log_probabilities(now["target critic"], x_t, max(-1.0, min(1.0, a)))) for a in actions]
         if part == "critic":
             total += critic_loss(now, x_0, record.action[0, b, 0], returns, discount, np.mean(p, axis=0), values)
-        elif discount != 0:
+        else:
             costs = [-abs(a - max(-1.0, min(1.0, a))) for a in actions]
-            total += improvement(part, now, x_n, actions, [float(one @ values) for one in p], costs)
+            total += improvement(part, now, x_t, actions, [float(one @ values) for one in p], costs)
     return total / LINEAR.batch_size
 
 
