@@ -14,7 +14,7 @@ import numpy as np
 import tree
 
 from .data import Timestep
-from .errors import CallboardError, kind_of
+from .errors import CallboardError, type_text
 
 Metrics = Mapping[str, float]
 
@@ -250,7 +250,7 @@ def plain_task(task: Any) -> Any:
 def _plain_number(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"it contains {kind_of(value)}")
+    raise TypeError(f"it contains {type_text(value)}")
 
 
 def _arguments_by_name(kind: type, bound: Mapping[str, Any]) -> dict[str, Any]:

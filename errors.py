@@ -213,7 +213,7 @@ def check_text(name: object, what: str) -> None:
         raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
 
 
-def kind_of(value: object) -> str:
+def type_text(value: object) -> str:
     """Returns the type of a value with its article, such as `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
@@ -222,7 +222,7 @@ def kind_of(value: object) -> str:
 def check_type(name: str, value: object, kinds: Any, needed: str) -> None:
     """Raises `CallboardError` if an argument is not of one of the types `kinds`, which `needed` describes."""
     if not isinstance(value, kinds):
-        raise CallboardError(f"{name} must be {needed}, not {kind_of(value)}")
+        raise CallboardError(f"{name} must be {needed}, not {type_text(value)}")
 
 
 def named_path(path: object, what: str) -> str:
@@ -237,7 +237,7 @@ def named_path(path: object, what: str) -> str:
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str):
-        raise CallboardError(f"name the {what} by a path or a URL, not by {kind_of(path)}")
+        raise CallboardError(f"name the {what} by a path or a URL, not by {type_text(path)}")
     with contextlib.suppress(UnicodeEncodeError):
         encoded = os.fsencode(text)
         if "\0" in text:

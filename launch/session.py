@@ -15,7 +15,7 @@ import numpy as np
 from ..agents.learning.live_settings import live_changes
 from ..callbacks import plain_task
 from ..environments import ONLY_AGENT
-from ..errors import CallboardError, UnknownAttribute, check_type, exits_refused, kind_of, named_path, unknown
+from ..errors import CallboardError, UnknownAttribute, check_type, exits_refused, named_path, type_text, unknown
 from ..runtime.deadlines import Deadline
 from ..settings.setting_types import shown
 from .experiments.checked_run import Run
@@ -86,7 +86,7 @@ class Session:
             check_type(name, flag, bool, "True or False")
         check_type("add_nodes", add_nodes, Callable | None, "a function of the program and the run")
         if monitor is not None and not all(callable(getattr(monitor, name, None)) for name in ("status", "notify")):
-            raise CallboardError(f"monitor must have the methods status and notify, not be {kind_of(monitor)}")
+            raise CallboardError(f"monitor must have the methods status and notify, not be {type_text(monitor)}")
         self._arguments = (experiment, self._launcher, resume, add_nodes)
         self._overwrite = overwrite
         self._monitor = monitor or MessageMonitor()

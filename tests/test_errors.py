@@ -12,7 +12,6 @@ from callboard.errors import (
     anything_raised,
     check_text,
     exits_refused,
-    kind_of,
     limits_text,
     nearest,
     one_line,
@@ -21,6 +20,7 @@ from callboard.errors import (
     similar_setting,
     suggestion,
     traceback_text,
+    type_text,
     unknown,
 )
 from callboard.launch.experiments.settings import setting_fields
@@ -164,4 +164,4 @@ def test_a_name_that_is_no_text_is_refused_in_one_line():
 
 @pytest.mark.parametrize(("value", "kind"), [(3, "an int"), ("x", "a str"), ({}, "a dict"), (OSError(), "an OSError")])
 def test_a_type_is_named_with_its_article(value, kind):
-    assert kind_of(value) == kind
+    assert type_text(value) == kind

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...launch.experiments.stop_conditions import reaches
 from ...launch.plain_names import in_plot
 from ...studies.comparison.comparison import ComparisonSettings, Group, compare
 from ...studies.comparison.curve_plots import make_panels, plot_curves, write_plot
@@ -67,7 +68,7 @@ class Row(NamedTuple):
         reached = []
         for goal, of_training in self.goals:
             values = self.result.training if of_training else self.result.scores
-            reached.append(bool(values) and float(np.mean(values)) >= goal)
+            reached.append(bool(values) and reaches(float(np.mean(values)), goal))
         return "reached" if all(reached) else "short"
 
 

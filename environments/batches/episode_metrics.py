@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import CallboardError, check_text, kind_of, unknown
+from ...errors import CallboardError, check_text, type_text, unknown
 from .infos import Info, SoughtInfos, found, is_key, repeated
 
 _SUM, _HISTOGRAM, _FINAL = "sum", "histogram", "final"
@@ -102,5 +102,5 @@ def _number(key: str, value: Any) -> float | None:
         if array.dtype.kind in "biuf":
             return float(array.reshape(()))
     raise CallboardError(
-        f"the episode metric {key!r} is {kind_of(value)} in the environment's info, not a number: leave it out"
+        f"the episode metric {key!r} is {type_text(value)} in the environment's info, not a number: leave it out"
     )

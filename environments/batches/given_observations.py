@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...data import Nest
-from ...errors import CallboardError, kind_of
+from ...errors import CallboardError, type_text
 from ..batches import encoding
 from .encoding import Leaf
 from .observation_values import place_text
@@ -54,7 +54,7 @@ def read_numbers(given: Any, name: str) -> np.ndarray:
     try:
         arrays = [_checked(np.asarray(one), name) for one in level]
     except (ValueError, TypeError) as error:
-        raise CallboardError(f"{name} is {kind_of(given)}, not numbers") from error
+        raise CallboardError(f"{name} is {type_text(given)}, not numbers") from error
     if len({array.shape for array in arrays}) > 1:
         raise CallboardError(f"{name} has arrays of different shapes beside each other: give equal ones")
     return np.stack(arrays).reshape((*shape, *arrays[0].shape))
@@ -125,9 +125,7 @@ def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, i
     if not isinstance(given, kind) or isinstance(given, str):
         names = ", ".join(repr(key) for key, _ in parts)
         what = "a mapping with" if isinstance(encodings, dict) else "a tuple of"
-        raise CallboardError(
-            f"the observation{place_text(path)} is {kind_of(given)}, not {what} the parts {names}"
-        )
+        raise CallboardError(f"the observation{place_text(path)} is {type_text(given)}, not {what} the parts {names}")
     try:
         read = [_read(part, given[key], (*path, str(key)), sizes, batches) for key, part in parts]
     except (KeyError, IndexError) as error:

@@ -7,7 +7,7 @@ import numpy as np
 from dm_env import specs
 
 from ...data import Nest
-from ...errors import CallboardError, kind_of
+from ...errors import CallboardError, type_text
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
 from ..batches.given_observations import read_numbers
@@ -33,7 +33,7 @@ def read_action(encodings: Nest, given: Any, path: tuple[str, ...] = ()) -> Nest
     kind: Any = Mapping if isinstance(encodings, dict) else Sequence
     if not isinstance(given, kind) or isinstance(given, str):
         what = "a mapping" if isinstance(encodings, dict) else "a list"
-        raise CallboardError(f"the action{place_text(path)} is {kind_of(given)}, not {what} of its parts")
+        raise CallboardError(f"the action{place_text(path)} is {type_text(given)}, not {what} of its parts")
     parts = encodings.items() if isinstance(encodings, dict) else enumerate(encodings)
     try:
         read = {key: read_action(part, given[key], (*path, str(key))) for key, part in parts}

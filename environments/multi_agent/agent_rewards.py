@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import CallboardError, check_text, kind_of, unknown
+from ...errors import CallboardError, check_text, type_text, unknown
 from ..batches.given_observations import one_number
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -47,7 +47,7 @@ class AgentRewards:
     def check_agents(self, given: Any, what: str) -> None:
         """Raises `CallboardError` if what the environment gives is no mapping, or has keys that are no agents of it."""
         if not isinstance(given, Mapping):
-            raise CallboardError(f"the {what} of {self._name} are {kind_of(given)}, not a dictionary by agent")
+            raise CallboardError(f"the {what} of {self._name} are {type_text(given)}, not a dictionary by agent")
         if not given.keys() <= self._known:
             agent = next(key for key in given if key not in self._known)
             raise unknown(f"agent in the {what} of {self._name}:", str(agent), self.ids)

@@ -10,6 +10,7 @@ from ...errors import CallboardError
 from ...files.guarded_files import read_json_lines
 from ..run_directory.found_runs import files_of_run
 from ..run_directory.layout import MOST_METRICS_BYTES, RunDirectory
+from .stop_conditions import reaches
 from .yaml_files import read_yaml
 
 State = Literal["running", "done", "stopped", "no results", "damaged"]
@@ -94,7 +95,7 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
 
 
 def _reached(value: float, limit: Any) -> bool:
-    return isinstance(limit, int | float) and value >= limit
+    return isinstance(limit, int | float) and reaches(value, limit)
 
 
 def _agent(settings: Mapping[str, Any]) -> str:

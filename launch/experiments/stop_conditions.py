@@ -12,9 +12,9 @@ from ...errors import CallboardError, unknown
 from ...settings.setting_types import texts_of
 from ..run_directory.metric_names import METRICS, PLACEHOLDERS
 
-_OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
-    {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-)
+_PRECISION = 1e-6
+"""Relative difference of numbers that are equal: rewards are float32, in which 0.7 is 0.699999988."""
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType({">": operator.gt, "<": operator.lt})
 _CONDITION = re.compile(r"\s*([^\s<>=]+)\s*([<>]=?)\s*([^\s<>=]+)\s*")
 _LEARNER = "learner/"
 _NUMBERED = "_N"
@@ -35,7 +35,16 @@ class Condition(NamedTuple):
     def holds(self, metrics: Mapping[str, float]) -> bool:
         """Returns whether the metric is there and compares as stated; NaN never does."""
         value = metrics.get(self.metric)
-        return value is not None and _OPERATORS[self.operator](value, self.value)
+        if value is None:
+            return False
+        if math.isclose(value, self.value, rel_tol=_PRECISION):
+            return self.operator.endswith("=")
+        return _OPERATORS[self.operator[0]](value, self.value)
+
+
+def reaches(value: float, goal: float) -> bool:
+    """Returns whether a return is at least a goal, as exactly as rewards are known."""
+    return value >= goal or math.isclose(value, goal, rel_tol=_PRECISION)
 
 
 def parse_conditions(stop_when: str | Sequence[str], setting: str = "stop_when") -> list[Condition]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import CallboardError, kind_of
+from ...errors import CallboardError, type_text
 from ...files.guarded_files import read_regular
 
 _MOST_BYTES = 2**20
@@ -163,7 +163,7 @@ def _check_plain(value: Any, depth: int = 0) -> None:
         for item in value:
             _check_plain(item, depth + 1)
     elif type(value) not in _NAMES:
-        raise ValueError(f"{value!r} is {kind_of(value)}: write text, a number, true, false, a list or a map")
+        raise ValueError(f"{value!r} is {type_text(value)}: write text, a number, true, false, a list or a map")
 
 
 def _reason(error: Exception) -> str:

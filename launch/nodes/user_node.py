@@ -13,7 +13,7 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch import worker_manager
 
-from ...errors import CallboardError, kind_of
+from ...errors import CallboardError, type_text
 from ..processes.listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
 from .launchpad_process import begin_on_this_path
@@ -42,7 +42,7 @@ class UserNode:
     def __init__(self, name: str, node: lp.PyNode, hosts: tuple[str, ...] | None = ()):
         if not isinstance(node, lp.PyNode) or isinstance(node, lp.MultiThreadingColocation):
             raise CallboardError(
-                f"{name} is {kind_of(node)}, which only Launchpad's own launchers can run: make it a PyNode, "
+                f"{name} is {type_text(node)}, which only Launchpad's own launchers can run: make it a PyNode, "
                 "PyClassNode, CourierNode or ReverbNode"
             )
         self.name = name

@@ -19,7 +19,7 @@ from ...agents.variables.finite_checks import all_finite
 from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
 from ...environments.batches.given_observations import read_numbers, read_observations
-from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, kind_of, message_of
+from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, message_of, type_text
 from ...specs import EnvironmentSpec
 
 
@@ -48,7 +48,7 @@ class ActingPolicy:
         check_type("spec", spec, EnvironmentSpec, "an EnvironmentSpec")
         check_type("seed", seed, numbers.Integral, "a whole number")
         if not callable(policy) or not hasattr(policy, "initial_state"):
-            raise CallboardError(f"policy must be what Agent.make_policy gives, not {kind_of(policy)}")
+            raise CallboardError(f"policy must be what Agent.make_policy gives, not {type_text(policy)}")
         self.spec = spec
         """The environment's spec, as agents see it."""
         self._spec = spec

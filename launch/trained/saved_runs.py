@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...agents.agent import Policy
 from ...environments import environment_text
-from ...errors import CallboardError, exits_refused, kind_of, named_path, unknown
+from ...errors import CallboardError, exits_refused, named_path, type_text, unknown
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -110,7 +110,7 @@ def with_environment(experiment: Playing, env: Any, options: Mapping[str, Any] |
         same = environment_text(given.env) == environment_text(experiment.env)
         return dataclasses.replace(given, env_options=experiment.env_options) if same and options is None else given
     if not isinstance(options, Mapping | None):
-        raise CallboardError(f"env_options must be options by name, not {kind_of(options)}")
+        raise CallboardError(f"env_options must be options by name, not {type_text(options)}")
     return experiment if options is None else dataclasses.replace(experiment, env_options=dict(options))
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...launch.experiments.stop_conditions import reaches
 from .run_results import RunResult
 
 Mode = Literal["max", "min"]
@@ -181,8 +182,11 @@ def _percentiles(resampled: NDArray[np.float64], confidence: float) -> Any:
 
 def first_reached(run: RunResult, goal: float, mode: Mode = "max") -> Reached | None:
     """Returns when the metric was first at the goal or beyond it; None if it never was."""
-    there = np.flatnonzero(run.values >= goal if mode == "max" else run.values <= goal)
-    return Reached(float(run.steps[there[0]]), float(run.seconds[there[0]])) if there.size else None
+    sign = 1 if mode == "max" else -1
+    for index, value in enumerate(run.values):
+        if reaches(sign * value, sign * goal):
+            return Reached(float(run.steps[index]), float(run.seconds[index]))
+    return None
 
 
 def curve_spread(

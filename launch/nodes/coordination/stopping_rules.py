@@ -9,7 +9,7 @@ from ....environments import ONLY_AGENT
 from ....errors import counted
 from ....runtime.deadlines import Clock
 from ...experiments.parts.placement_part import EvaluationPart, LimitsPart
-from ...experiments.stop_conditions import parse_conditions
+from ...experiments.stop_conditions import parse_conditions, reaches
 from ...node_names import metric_of
 
 LEARNER_IS_DONE = "learner/final"
@@ -142,7 +142,7 @@ class StoppingRules:
         """
         limits = self._limits
         mean = evaluation.get("evaluator/return")
-        if limits.stop_return is not None and mean is not None and mean >= limits.stop_return:
+        if limits.stop_return is not None and mean is not None and reaches(mean, limits.stop_return):
             return Stop(
                 f"the return {mean:.1f}, a mean over {counted(self._episodes, 'episode')}, "
                 f"has reached {limits.stop_return:g} within {environment_steps:,} environment steps",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
-from ....errors import anything_raised, check_text, kind_of, one_line
+from ....errors import anything_raised, check_text, one_line, type_text
 from ....settings.callback_settings import make_callbacks, overridden
 from ...experiments.checked_run import Run
 from ..reports.reporting import Reporter
@@ -89,7 +89,7 @@ def _checked(metrics: Any) -> dict[str, float]:
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"it returned {kind_of(metrics)}, not a mapping of metrics or None")
+        raise TypeError(f"it returned {type_text(metrics)}, not a mapping of metrics or None")
     for name, value in metrics.items():
         if not isinstance(name, str) or not isinstance(value, numbers.Real):
             raise TypeError(f"it returned the metric {name!r} with the value {value!r}, not a number by name")

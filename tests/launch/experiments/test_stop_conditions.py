@@ -2,10 +2,17 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.experiments.stop_conditions import Condition, check_conditions, metrics_of_run, parse_conditions
+from callboard.launch.experiments.stop_conditions import (
+    Condition,
+    check_conditions,
+    metrics_of_run,
+    parse_conditions,
+    reaches,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +46,15 @@ def test_a_condition_compares(operator, holds):
     condition = Condition("x", operator, 2.0)
     assert tuple(condition.holds({"x": value}) for value in (1, 2, 3)) == tuple(map(bool, holds))
     assert not condition.holds({}) and not condition.holds({"x": math.nan})
+
+
+@pytest.mark.parametrize("value", [float(np.float32(0.7)), np.mean([0.7] * 10), -float(np.float32(0.1)), 500.0, 1e-30])
+def test_returns_reach_a_goal_as_exactly_as_rewards_are_known(value):
+    goal = float(f"{value:.6g}")
+    for operator, holds in ((">=", True), ("<=", True), (">", False), ("<", False)):
+        assert Condition("x", operator, goal).holds({"x": value}) is holds
+    assert reaches(value, goal) and reaches(value + abs(value) / 100, goal)
+    assert not reaches(value - abs(value) / 1e5, goal) and not reaches(math.nan, goal)
 
 
 def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True):

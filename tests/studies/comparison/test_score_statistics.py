@@ -78,6 +78,7 @@ def runs(tmp_path):
 def test_the_goal_is_first_reached_at(runs):
     assert first_reached(runs[0], 20.0) == (2000, 2)
     assert first_reached(runs[1], 60.0) == (3000, 3)
+    assert first_reached(runs[0], 20.00001) == (2000, 2), "rewards are float32"
     assert first_reached(runs[0], 31.0) is None
     assert first_reached(runs[1], 0.0, "min") == (1500, 1.5)
     assert first_reached(runs[0], 9.0, "min") is None

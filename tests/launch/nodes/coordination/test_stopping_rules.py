@@ -35,6 +35,7 @@ def test_max_steps_and_the_return(rules):
     assert reason == "reached max_steps (12 environment steps)" and final
     reason, final, _ = check(rules(stop_return=5.0), 7, evaluation={"evaluator/return": 5.0})
     assert reason == "the return 5.0, a mean over 100 episodes, has reached 5 within 7 environment steps" and not final
+    assert check(rules(stop_return=0.7), 7, evaluation={"evaluator/return": 0.699999988079071}) is not None
 
 
 def test_learner_steps_end_the_run_once_the_learner_has_made_and_saved_the_last(rules):
