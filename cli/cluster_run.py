@@ -22,6 +22,7 @@ from ..launch.launchers.hosts.remote_part import MODULES, RemotePart
 from ..launch.launchers.hosts.slurm_script import SlurmJob, slurm_script
 from ..launch.launchers.launcher import Launcher
 from ..launch.launchers.registry import DEFAULT_LAUNCHER
+from ..launch.plain_names import in_command
 from ..messages.install_commands import command_path
 from ..settings.nested_settings import declared_fields
 from ..settings.own_files import own_files
@@ -141,7 +142,10 @@ def write_sbatch(arguments: Sequence[str]) -> int:
         return 0
     with writing(f"--output {known.output}"):
         write_file(known.output, script)
-    print(printable(f"wrote {known.output}: submit it with sbatch {known.output}"), file=sys.stderr)
+    print(
+        printable(f"wrote {known.output}: submit it with {shlex.join(['sbatch', in_command(known.output)])}"),
+        file=sys.stderr,
+    )
     return 0
 
 

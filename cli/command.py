@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import contextlib
+import errno
 import faulthandler
 import importlib
 import os
@@ -22,6 +23,8 @@ from ..launch.processes.stop_signals import Stopped, raise_at_signals
 from ..messages.caller_words import words_of_command
 from ..settings.own_modules import search_working_directory
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a file system, or of a file's largest size, of which a traceback says no more."""
 _LIBRARY = (__package__ or "").partition(".")[0]
 _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "train": [
@@ -123,6 +126,7 @@ def run_command() -> None:
     Exit functions are called first.  The process then ends at once, because the interpreter's normal exit aborts if a
     thread is still blocked in Reverb or gRPC.
     """
+    _open_standard_streams()
     # Otherwise a crash in native code would end the process without a word.
     faulthandler.enable(2)
     # Of packages that import distutils before setuptools; nothing that a user can change.
@@ -130,6 +134,8 @@ def run_command() -> None:
     raise_at_signals()
     try:
         code = main()
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.flush()
     except Stopped as stopped:  # Another signal arrived during the clean-up.
         code = stopped.exit_code
     except SystemExit as leave:
@@ -137,7 +143,10 @@ def run_command() -> None:
     except BaseException as error:
         if not (isinstance(error, BrokenPipeError) and _output_is_closed()):
             with contextlib.suppress(OSError):
-                traceback.print_exc()
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    print(f"callboard: no more can be written: {printable(str(error))}", file=sys.stderr)
+                else:
+                    traceback.print_exc()
                 if limits := limits_text(error):
                     print(limits, file=sys.stderr)
         code = 1
@@ -147,6 +156,18 @@ def run_command() -> None:
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Opens the streams that the process has been started without, for its children too.
+
+    A new file gets the lowest descriptor that is free, which is that of the stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _output_is_closed() -> bool:

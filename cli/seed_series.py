@@ -14,6 +14,7 @@ from ..launch.experiments.run_checks import check_settings
 from ..launch.experiments.settings import Settings, parse_settings, read_recipe
 from ..launch.experiments.yaml_files import parse_yaml
 from ..launch.launchers.launcher import Launcher
+from ..launch.plain_names import in_command
 from ..launch.run_directory.layout import RunDirectory
 from ..launch.run_directory.remote_storage import is_url
 from ..messages.caller_words import argument
@@ -92,7 +93,7 @@ def train_seeds(
     environments.check(experiment.env, experiment.options_of_env)
     directory.check([cell])
     outcome = run_series(directory, [cell], print_now)
-    again = ["callboard", "train", "--resume", "--run-dir", str(directory.path), *launch_options]
+    again = ["callboard", "train", "--resume", "--run-dir", in_command(directory.path), *launch_options]
     print_end(outcome, directory, shlex.join(again))
     return outcome.exit_code
 
@@ -122,9 +123,9 @@ def commands_after(directory: SeriesDirectory, outcome: SeriesOutcome) -> list[s
     finished = [directory.run(name) for name, end in outcome.ends.items() if end is not None and end.is_finished]
     if not finished:
         return []
-    compare = ["callboard", "compare", str(directory.path), "--plot", str(directory.path / "curves.png")]
+    compare = ["callboard", "compare", in_command(directory.path), "--plot", in_command(directory.path / "curves.png")]
     newest = [] if RunDirectory(finished[0]).best_policy.exists() else ["--checkpoint", "latest"]
-    return [shlex.join(compare), shlex.join(["callboard", "evaluate", str(finished[0]), *newest])]
+    return [shlex.join(compare), shlex.join(["callboard", "evaluate", in_command(finished[0]), *newest])]
 
 
 def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]) -> tuple[SeriesDirectory, Cell]:

@@ -84,6 +84,10 @@ def main(arguments: Sequence[str]) -> int:
     if known.print_settings and known.seeds is not None:
         raise CallboardError("--print-settings prints a recipe, which has one seed: leave --seeds out")
     if known.seeds is not None or (known.resume and is_series(options)):
+        if known.overwrite:
+            raise CallboardError(
+                "--overwrite replaces one run, and --seeds makes several: remove them, or name another directory"
+            )
         of_launcher, _ = split_options(given_options, launcher_options(launcher_class(known.launcher)))
         settings = None if known.resume else define_experiment(agent, known.recipe, options)
         if known.resume and not known.trust:

@@ -14,6 +14,7 @@ from ..launch.experiments.experiment import Experiment
 from ..launch.experiments.new_or_resumed import default_run_directory, unique_ending
 from ..launch.experiments.option_parsing import merge_options
 from ..launch.experiments.settings import parse_experiment, read_recipes
+from ..launch.plain_names import in_command
 from ..launch.run_directory.remote_storage import is_url
 from ..settings.nested_settings import declared_fields
 from ..studies.comparison.curve_plots import check_plot
@@ -169,9 +170,13 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         found = f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {values_text(best.best_values)}"
         console.print(printable(found))
         if tuning.trial is None:
-            console.print(printable(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}"))
+            console.print(
+                printable(f"callboard train --recipe {shlex.quote(in_command(shown))} --launcher {tuning.launcher}")
+            )
     if signal_number is not None:
-        again = f"; continue: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
+        words = ["callboard", "tune", "--resume", "--run-dir", in_command(os.path.relpath(directory.path))]
+        words += [] if ray_address is None else ["--ray-address", ray_address]
+        again = f"; continue: {shlex.join(words)}"
         # A search that was stopped before it had its machines cannot be resumed.
         console.print(printable(f"stopped{again if directory.settings.exists() else ''}"))
         return 128 + signal_number

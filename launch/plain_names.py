@@ -1,4 +1,4 @@
-"""Names that users give, as others accept them: TensorFlow, Prometheus, MLflow, Matplotlib and readers of Markdown."""
+"""Names that users give, as others take them: commands, TensorFlow, Prometheus, MLflow, Matplotlib, and Markdown."""
 
 import hashlib
 import re
@@ -19,6 +19,12 @@ def in_markdown(text: str) -> str:
 def as_code(text: str) -> str:
     """Returns a text for a line of Markdown as code, or as `in_markdown` where one of its characters would end that."""
     return f"`{text}`" if text and text.isprintable() and not set("`|") & set(text) else in_markdown(text)
+
+
+def in_command(path: object) -> str:
+    """Returns a path as a word of a command, which does not take it for an option."""
+    text = str(path)
+    return f"./{text}" if text.startswith("-") else text
 
 
 def in_plot(text: str) -> str:

@@ -60,9 +60,10 @@ class EpisodeFiles:
         from minari.serialization import serialize_space
 
         if not _NAME.fullmatch(folder.name):
+            plain = re.sub(r"(-v\d+)?$", "", re.sub(r"[^\w-]+", "-", folder.name)) or "episodes"
             raise CallboardError(
-                f"{folder.name!r} is no name of a data set, which ends with a version, as in "
-                f"{folder.name or 'episodes'}-v0"
+                f"{folder.name!r} is no name of a data set, which has letters, digits, - and _ and ends with a "
+                f"version, as in {plain}-v0"
             )
         self.path = folder / "data"
         self._limit = limit

@@ -1,6 +1,7 @@
 """The command: which module a subcommand calls, one line for every mistake, and exit codes."""
 
 import importlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -115,3 +116,20 @@ command.run_command()
 def test_a_path_that_is_too_long_is_one_line(command, capsys):
     assert main([*command.split(), "x" * 300]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def run_in_shell(redirection):
+    words = f"{shlex.quote(sys.executable)} -m callboard list agents {redirection}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_a_command_needs_no_standard_streams(redirection):
+    code, text, error = run_in_shell(redirection)
+    assert code == 0 and not error and text.startswith("" if ">&-" == redirection[:3] else "a2c\n")
+
+
+def test_a_full_output_is_one_line():
+    code, _, error = run_in_shell("> /dev/full")
+    assert (code, error) == (1, "callboard: no more can be written: [Errno 28] No space left on device\n")

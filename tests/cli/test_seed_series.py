@@ -84,6 +84,8 @@ def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
         (["--resume", "--run-dir", "old", "--max-steps", "5"], "leave out --max-steps, or continue one of them"),
         (["--resume", "--run-dir", "nowhere", "--seeds", "1"], "there are no runs of several seeds in nowhere"),
         (["--resume", "--seeds", "1"], "--resume needs the run's directory"),
+        ([*SETTINGS, "--seeds", "1,2", "--overwrite"], "--overwrite replaces one run, and --seeds makes several"),
+        (["--resume", "--run-dir", "old", "--overwrite"], "--overwrite replaces one run, and --seeds makes several"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, started, tmp_path, capsys):

@@ -2,7 +2,16 @@
 
 import pytest
 
-from callboard.launch.plain_names import plain_names
+from callboard.launch.plain_names import in_command, plain_names
+
+
+def test_a_path_in_a_command_is_no_option():
+    assert [in_command(path) for path in ("runs/x", "-dash", "--seeds", "/-x")] == [
+        "runs/x",
+        "./-dash",
+        "./--seeds",
+        "/-x",
+    ]
 
 
 def test_names_that_differ_stay_short():

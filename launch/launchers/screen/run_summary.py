@@ -22,6 +22,7 @@ from ...experiments.settings import experiment_settings
 from ...experiments.stop_conditions import parse_conditions
 from ...node_names import metric_of
 from ...nodes.coordination.stopping_rules import setting_that_ended
+from ...plain_names import in_command
 from ...run_directory.best_policy import BestPolicy
 from ...run_directory.layout import RunDirectory, is_checkpoint_name
 from ..run_outcome import Monitor, Outcome
@@ -55,8 +56,8 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
         policy = f"callboard.load_policy({location + f'@{checkpoint}' * bool(checkpoint)!r})"
         return (policy, again) if has_policy else (again,)
     limits = [word for name, value in further.items() for word in (option_name(name), _option_value(value))]
-    again = shlex.join(["callboard", "train", "--resume", "--run-dir", location, *options, *limits])
-    words = ["callboard", "evaluate", location, *(["--checkpoint", checkpoint] if checkpoint else [])]
+    again = shlex.join(["callboard", "train", "--resume", "--run-dir", in_command(location), *options, *limits])
+    words = ["callboard", "evaluate", in_command(location), *(["--checkpoint", checkpoint] if checkpoint else [])]
     evaluate = shlex.join([*words, *_environment_to_evaluate(run.experiment)])
     return (evaluate, again) if has_policy else (again,)
 

@@ -167,8 +167,9 @@ def test_another_environment_and_a_name_without_a_version_are_refused(tmp_path):
     other = SPEC._replace(action=dm_specs.DiscreteArray(3, np.int32))
     with pytest.raises(CallboardError, match="another action space; record to another folder"):
         EpisodeFiles(tmp_path / "a-v0", other, {}, 1e9)
-    with pytest.raises(CallboardError, match="ends with a version, as in a-v0"):
-        EpisodeFiles(tmp_path / "a", SPEC, {}, 1e9)
+    for name, plain in (("a", "a-v0"), ("x y-v1", "x-y-v0"), ("größe", "größe-v0"), ("-v0", "episodes-v0")):
+        with pytest.raises(CallboardError, match=f"ends with a version, as in {plain}$"):
+            EpisodeFiles(tmp_path / name, SPEC, {}, 1e9)
     (tmp_path / "a-v0" / "data" / "metadata.json").write_text("{")
     with pytest.raises(CallboardError, match="is damaged"):
         EpisodeFiles(tmp_path / "a-v0", SPEC, {}, 1e9)
