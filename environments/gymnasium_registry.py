@@ -1,11 +1,12 @@
 """Environments registered with Gymnasium, by id, such as `CartPole-v1`."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -30,6 +31,9 @@ _PACKAGES = {"gymnasium.envs.box2d": ("Box2D", "box2d"), "gymnasium.envs.mujoco"
 """Modules of environments, by their beginning, with the package that they import and the extra that installs it."""
 _REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
+_LIMIT = "max_episode_steps"
+_NO_LIMIT = 2**31 - 1
+"""A limit that no episode reaches, for vector forms, which do not know -1; they may count in int32."""
 
 
 def make_gymnasium(
@@ -43,7 +47,8 @@ def make_gymnasium(
       seeds: one seed per environment.
       options: `vectorized` is Callboard's: True for the vector form that some environments provide (which steps the
         whole batch with NumPy), False for single environments, 'auto' (the default) for the vector form if there is
-        one with the same options and spaces as the single form.  All other options are passed to the environment.
+        one with the same options, limit of steps and spaces as the single form.  `max_episode_steps` is the limit, -1
+        for none.  All other options are passed to the environment.
       singles: how single environments are wrapped and stepped; if either is wanted, 'auto' is False.
 
     Raises:
@@ -88,7 +93,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
         raise MissingPackage(f"environment {id!r}", package, f"callboard[{extra}]")
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
-    limit = options.get("max_episode_steps")
+    limit = options.get(_LIMIT)
     is_number = isinstance(limit, int) and not isinstance(limit, bool)
     if limit is not None and not (is_number and (limit >= 1 or limit == -1)):
         raise CallboardError(
@@ -101,7 +106,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     if vectorized is not True:
         with user_errors(id, options, list):
             named, takes_others = keywords(_creator(spec.entry_point))
-        taken = [*named, "max_episode_steps", "vectorized"]
+        taken = [*named, _LIMIT, "vectorized"]
         for key in options:
             if not takes_others and key not in (*taken, "disable_env_checker"):
                 raise unknown_option(id, key, taken)
@@ -138,7 +143,7 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
     spec = _find(id)
 
     def taken() -> list[str]:
-        return [*keywords(_creator(spec.entry_point))[0], "max_episode_steps", "vectorized"]
+        return [*keywords(_creator(spec.entry_point))[0], _LIMIT, "vectorized"]
 
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         _log_mujoco_warnings()
@@ -245,20 +250,51 @@ def _is_accepted(id: str) -> bool:
 
 
 def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv:
+    """Makes the vector form.
+
+    Raises:
+      CallboardError: it does not take what the single form has.
+    """
+
     def taken() -> list[str]:
         return [*(key for key in keywords(_creator(spec.vector_entry_point))[0] if key != "num_envs"), "vectorized"]
 
     with _refused_options(id, spec.vector_entry_point, options), user_errors(id, options, taken):
-        return gymnasium.make_vec(spec, batch_size, vectorization_mode="vector_entry_point", **options)
+        named, takes_others = keywords(_creator(spec.vector_entry_point))
+        given = _vector_options(spec, options, named)
+        missing = [] if takes_others else [key for key in given if key not in named]
+        unknown = [key for key in missing if key in options and key != _LIMIT]
+        if unknown:
+            raise unknown_option(id, unknown[0], taken())
+        if missing:
+            raise CallboardError(
+                f"environment {id!r} has a vector form that takes no {missing[0]!r}, which is {given[missing[0]]!r} "
+                "for its single form: leave 'vectorized' out"
+            )
+        # Gymnasium gives the vector form the limit of a spec, unless it has none.
+        spec = dataclasses.replace(spec, max_episode_steps=None)
+        return gymnasium.make_vec(spec, batch_size, vectorization_mode="vector_entry_point", **given)
+
+
+def _vector_options(spec: EnvSpec, options: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
+    """Returns what the vector form needs to be equal to the single form: options of the spec, the user's, the limit."""
+    given = {**spec.kwargs, **options}
+    limit = given.pop(_LIMIT, None)
+    limit = spec.max_episode_steps if limit is None else limit
+    if limit == -1:
+        limit = _NO_LIMIT if _LIMIT in named else None
+    return given if limit is None else {**given, _LIMIT: limit}
 
 
 def _equal_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv | None:
     """Makes the vector form, or returns None if it is not equivalent to the single form."""
     try:
-        taken, takes_others = keywords(_creator(spec.vector_entry_point))
+        named, takes_others = keywords(_creator(spec.vector_entry_point))
     except (gymnasium.error.Error, ImportError):
         return None
-    if spec.additional_wrappers or not (takes_others or set(options) <= set(taken)):
+    missing = set(_vector_options(spec, options, named)).difference(named)
+    # What takes any options may pass them on to single environments, of which none takes the limit.
+    if spec.additional_wrappers or _LIMIT in missing or (missing and not takes_others):
         return None
     with contextlib.closing(make_single(id, options)) as single:
         spaces = (single.observation_space, single.action_space)

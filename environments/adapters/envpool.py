@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from ...errors import CallboardError
 from ...settings.setting_types import converted
 from ..batches.batched import BatchedEnvironment, check_seeds
 from ..batches.tasks import Task, no_task
@@ -74,6 +75,10 @@ def check_envpool(name: str, options: Mapping[str, Any]) -> list[str]:
         default = getattr(config, key)
         if isinstance(default, bool | int | float | str):
             converted(f"environment {full!r}: {key}", options[key], type(default))
+        if key == "max_episode_steps" and options[key] < 1:
+            raise CallboardError(
+                f"environment {full!r}: {key} is {options[key]}, it must be at least 1; leave it out for EnvPool's own"
+            )
     if options:
         with creation_errors(full, *_REFUSALS):
             envpool.make_spec(name, **options)

@@ -6,6 +6,7 @@ This module is part of the program of workers (see `worker_process`): Python 3.9
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import importlib
 import inspect
@@ -27,6 +28,9 @@ _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
 """`F_SETSIG` of Linux, which Python 3.9 does not name."""
+_LIMIT = "max_episode_steps"
+_NO_LIMIT = 2**31 - 1
+"""A limit that no episode reaches, for what does not know -1; it may be counted in int32."""
 _POOL_GIVEN = ("num_envs", "batch_size", "seed", "base_path", "max_num_players", "gym_reset_return_info")
 
 
@@ -104,6 +108,11 @@ def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> 
     _check_options(options, [field for field in fields if field not in _POOL_GIVEN], False)
     if request["check"]:
         return None
+    if options.get(_LIMIT, 1) < 1:
+        limit = options[_LIMIT]
+        raise Refused(
+            "cannot_make", reason=f"{_LIMIT} is {limit}, it must be at least 1; leave it out for EnvPool's own"
+        )
     count = len(request["seeds"])
     own = {"stack_num": 1} if "stack_num" in fields else {}
     threads = {"num_threads": min(count, len(os.sched_getaffinity(0)))}
@@ -140,6 +149,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     """Makes environments by an id of Gymnasium, or of Gym if the part before `:` has registered it there."""
     gym = sys.modules.get("gym")
     short = id.rpartition(":")[2]
+    _read_limit(options)
     gymnasium = sys.modules.get("gymnasium")
     if gym is not None and short in _ids(gym) and (id.startswith("gym:") or short not in _ids(gymnasium)):
         return None if request["check"] else _singles(lambda index: gym.make(short, **options), request)
@@ -155,7 +165,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     creator = _creator(gymnasium, spec.entry_point)
     named, takes_others = _keywords(creator)
     if vectorized is not True:
-        _check_options(options, [*named, "max_episode_steps", "vectorized", "disable_env_checker"], takes_others)
+        _check_options(options, [*named, _LIMIT, "vectorized", "disable_env_checker"], takes_others)
     entry = getattr(spec, "vector_entry_point", None)
     if vectorized is True and entry is None:
         raise Refused("no_vector")
@@ -175,12 +185,40 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
         vectorized == "auto" and entry is not None and not request["singles"] and not spec.additional_wrappers
     ):
         named, takes_others = _keywords(_creator(gymnasium, entry))
-        if vectorized is True or takes_others or set(options) <= set(named):
-            vector = gymnasium.make_vec(spec, len(request["seeds"]), vectorization_mode="vector_entry_point", **options)
+        given = _vector_options(spec, options, named)
+        missing = [key for key in given if key not in named]
+        # What takes any options may pass them on to single environments, of which none takes the limit.
+        if vectorized is True:
+            _check_options(options, [*named, _LIMIT, "vectorized"], takes_others)
+        if vectorized is True and missing and not takes_others:
+            raise Refused("no_vector_option", option=missing[0], value=repr(given[missing[0]]))
+        if vectorized is True or not missing or (takes_others and _LIMIT not in missing):
+            # Gymnasium gives the vector form the limit of a spec, unless it has none.
+            spec = dataclasses.replace(spec, max_episode_steps=None)
+            vector = gymnasium.make_vec(spec, len(request["seeds"]), vectorization_mode="vector_entry_point", **given)
             if vectorized is True or _is_equal(vector, single(0)):
                 return Vector(vector)
             vector.close()
     return _singles(single, request)
+
+
+def _read_limit(options: dict[str, Any]) -> None:
+    """Checks the limit of steps among options, in place: null is that of the id, -1 is none."""
+    limit = options.pop(_LIMIT, None)
+    if limit is None:
+        return
+    if not (isinstance(limit, int) and not isinstance(limit, bool) and (limit >= 1 or limit == -1)):
+        reason = f"{_LIMIT!r} is {limit!r}, it must be a whole number of 1 or more, or -1 for no limit"
+        raise Refused("cannot_make", reason=reason)
+    options[_LIMIT] = _NO_LIMIT if limit == -1 else limit
+
+
+def _vector_options(spec: Any, options: Mapping[str, Any], named: Sequence[str]) -> dict[str, Any]:
+    """Returns what a vector form needs to be equal to the single form: options of the spec, the user's, the limit."""
+    given = {**spec.kwargs, **options}
+    limit = given.pop(_LIMIT, spec.max_episode_steps)
+    has_none = limit is None or (limit == _NO_LIMIT and _LIMIT not in named)
+    return given if has_none else {**given, _LIMIT: limit}
 
 
 def _is_equal(vector: Any, single: Any) -> bool:

@@ -212,6 +212,10 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
         "or package.module:Class"
     ),
     "no_vector": lambda worker, error: worker._says("has no vector form of its own: leave 'vectorized' out"),
+    "no_vector_option": lambda worker, error: worker._says(
+        f"has a vector form that takes no {error['option']!r}, which is {error['value']} for its single form: leave "
+        "'vectorized' out"
+    ),
     "batch_size": lambda worker, error: worker._says(
         f"is a batch of {error['size']}, of another size than asked for: let the factory take 'batch_size'"
     ),

@@ -92,9 +92,10 @@ def _gymnasium_spec(environment: EnvironmentPart) -> str | None:
                 for name, value in environment.env_options.items()
                 if name != "vectorized" and not name.startswith("env_")  # Gymnasium does not know ours.
             }
-            limit = options.pop("max_episode_steps", spec.max_episode_steps)
+            limit = options.pop("max_episode_steps", None)
             spec.kwargs = {**spec.kwargs, **options}
-            spec.max_episode_steps = limit
+            if limit is not None:
+                spec.max_episode_steps = None if limit == -1 else limit
             return spec.to_json()
     except (CallboardError, TypeError, ValueError, gymnasium.error.Error):
         return None

@@ -1,8 +1,10 @@
 """Environments by Gymnasium id: single or vector form, options, and messages about mistakes."""
 
 import gymnasium
+import numpy as np
 import pytest
 from refused_names import assert_refused
+from registered_environments import LIMIT
 
 from callboard import environments
 from callboard.environments.batches.checked_observations import CheckedObservations
@@ -138,3 +140,50 @@ def test_a_module_that_registers_an_id_is_imported_first(tmp_path, monkeypatch):
         assert environments.spec("registers_an_id:CallboardTest/Registered-v0").observation.shape == (3,)
     finally:
         gymnasium.registry.pop("CallboardTest/Registered-v0")
+
+
+def length(name, options):
+    """Returns the steps of the first episode, at most 6."""
+    environment = environments.make(name, 2, [0, 1], options)
+    try:
+        environment.reset()
+        actions = np.zeros(2, np.int32)
+        return next((step for step in range(1, 7) if environment.step(actions).last.all()), 6)
+    finally:
+        environment.close()
+
+
+@pytest.mark.parametrize("python", [{}, pytest.param({"env_python": "same"}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("vectorized", ["auto", True, False])
+def test_a_limit_of_minus_one_is_none_and_of_none_that_of_the_id_in_all_forms(vectorized, python):
+    options = {"vectorized": vectorized, **python}
+    assert length("CartPole-v1", {**options, "max_episode_steps": -1}) == 6
+    assert length("CartPole-v1", {**options, "max_episode_steps": 2}) == 2
+    assert length("CartPole-v1", {**options, "max_episode_steps": None}) == 6
+
+
+@pytest.mark.parametrize("python", [{}, pytest.param({"env_python": "same"}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["WithoutLimit", "AnyOptions"])
+def test_auto_leaves_a_vector_form_that_does_not_name_the_limit(form, python):
+    name = f"registered_environments:CallboardTest/{form}-v0"
+    assert length(name, python) == LIMIT
+    assert length(name, {**python, "max_episode_steps": 2}) == 2
+    assert length(name, {**python, "max_episode_steps": -1}) == 6
+    assert length(name, {**python, "max_episode_steps": -1, "vectorized": True}) == 6
+
+
+@pytest.mark.parametrize("python", [{}, pytest.param({"env_python": "same"}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "form, options, message",
+    [
+        ("WithoutLimit", {}, "takes no 'max_episode_steps', which is 3 for its single form: leave 'vectorized' out"),
+        ("WithoutOption", {}, "takes no 'scale', which is 2.0 for its single form: leave 'vectorized' out"),
+        ("WithoutOption", {"scael": 1}, "'scael'; its options are"),
+    ],
+)
+def test_a_vector_form_that_cannot_have_what_the_id_has_is_refused_in_one_line(form, options, message, python):
+    name = f"registered_environments:CallboardTest/{form}-v0"
+    with pytest.raises(CallboardError, match=message):
+        environments.make(name, 2, [0, 1], {**options, **python, "vectorized": True})
+    if not options:
+        environments.make(name, 2, [0, 1], {**python, "vectorized": "auto"}).close()

@@ -61,3 +61,8 @@ def test_mistakes_are_refused():
     assert_refused("envpool:Pog-v5", {}, "unknown environment 'envpool:Pog-v5'; did you mean 'envpool:Pong-v5'?")
     assert_refused(name, {"noop": 3}, f"environment '{name}' has no option 'noop'; did you mean 'noop_max'?")
     assert_refused(name, {"noop_max": "x"}, f"environment '{name}': noop_max must be a whole number, not 'x'")
+    assert_refused(
+        name,
+        {"max_episode_steps": -1},
+        f"environment '{name}': max_episode_steps is -1, it must be at least 1; leave it out for EnvPool's own",
+    )

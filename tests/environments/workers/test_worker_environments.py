@@ -14,6 +14,7 @@ MASK = "callboard.environments.info_masks:MaskFromInfo"
     "name, options, message",
     [
         ("CartPol-v1", {}, "^unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'[?]$"),
+        ("CartPole-v1", {"max_episode_steps": 0}, "it must be a whole number of 1 or more, or -1 for no limit$"),
         ("CartPole-v1", {"gravty": 3}, "^environment 'CartPole-v1' has no option 'gravty'; its options are"),
         ("Blackjack-v1", {"vectorized": True}, "^environment 'Blackjack-v1' has no vector form of its own"),
         ("worker_cases:Walk", {"index": 3, "seed": 3}, "option 'seed' is given by Callboard, leave it out$"),
