@@ -45,7 +45,9 @@ def _low_and_width(spec: specs.Array) -> tuple[np.ndarray, np.ndarray]:
     if kind in "iu" and (bounded or spec.dtype.itemsize <= 2):
         limits = np.iinfo(spec.dtype)
         low, high = (spec.minimum, spec.maximum) if bounded else (limits.min, limits.max)
-        is_scaled = (spec.dtype.itemsize <= 2) | ((low > limits.min) & (high < limits.max))
+        # 0 is a bound of unsigned integers, which have no number for minus infinity.
+        has_low = (low > limits.min) | (kind == "u")
+        is_scaled = (spec.dtype.itemsize <= 2) | (has_low & (high < limits.max))
     elif kind == "f" and bounded and is_image(spec):
         low, high = spec.minimum, spec.maximum
         is_scaled = np.isfinite(low) & np.isfinite(high) & ((low < -1) | (high > 1))
