@@ -101,7 +101,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     @property
     def goal_rewards(self) -> GoalRewards | None:
         # The environments of others are not objects of this process.
-        return goal_rewards(self, self._own) if isinstance(self._environment.unwrapped, SyncVectorEnv) else None
+        is_here = isinstance(self._environment.unwrapped, SyncVectorEnv)
+        return goal_rewards(self, self._own, self._environment) if is_here else None
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None

@@ -4,10 +4,13 @@ Such an environment has observations with the parts `achieved_goal` and `desired
 `compute_reward(achieved_goal, desired_goal, info)`, and perhaps `compute_terminated` with the same arguments.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.wrappers import vector as vector_wrappers
 
 from ...errors import CallboardError, anything_raised, one_line
 from ...specs import ACHIEVED, DESIRED
@@ -17,6 +20,9 @@ from .encoding import decode, encoding_of
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
 
 Method = Callable[[Any, Any, Any], Any]
+_CHANGING = (gymnasium.RewardWrapper, gymnasium.wrappers.NormalizeReward, gymnasium.wrappers.RepeatAction)
+_CHANGING_VECTORS = (gymnasium.vector.VectorRewardWrapper, vector_wrappers.NormalizeReward)
+"""Wrappers with which rewards are no longer those of `compute_reward`."""
 
 
 class GoalRewards:
@@ -29,12 +35,18 @@ class GoalRewards:
       environment: the batch; where it keeps no infos, as for recorded episodes, they are empty.
       rewards: `compute_reward` of each environment.
       terminated: `compute_terminated` of each; None if they have none.
+      owners: the environments or wrappers that have `compute_reward`.
     """
 
     def __init__(
-        self, environment: BatchedEnvironment, rewards: Sequence[Method], terminated: Sequence[Method] | None = None
+        self,
+        environment: BatchedEnvironment,
+        rewards: Sequence[Method],
+        terminated: Sequence[Method] | None = None,
+        owners: Sequence[Any] = (),
     ):
         self._environment = environment
+        self._owners = owners
         self._rewards = _Vectorized(REWARD, rewards)
         self._terminated = None if terminated is None else _Vectorized(TERMINATED, terminated)
         parts = encoding_of(environment.spec).observation
@@ -44,6 +56,25 @@ class GoalRewards:
         """Returns copies of the infos that followed the newest actions, by environment."""
         infos = self._environment.infos
         return [{} if infos is None else dict(infos.followed[env]) for env in range(self._environment.batch_size)]
+
+    @contextlib.contextmanager
+    def counted_steps(self) -> Iterator[list[int]]:
+        """Yields a list whose only element counts the steps of what has `compute_reward` in the first environment.
+
+        A wrapper around it may make several of one action.
+        """
+        owner, count = self._owners[0], [0]
+        step = owner.step
+
+        def counted(action: Any) -> Any:
+            count[0] += 1
+            return step(action)
+
+        owner.step = counted
+        try:
+            yield count
+        finally:
+            owner.step = step
 
     def rewards(self, env: int, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Any]) -> np.ndarray:
         """Returns the rewards of M transitions by `compute_reward` of an environment.
@@ -116,12 +147,18 @@ class _Vectorized:
         return many.shape == single.shape and many.dtype.kind in "fiub" and np.array_equal(many, single)
 
 
-def goal_rewards(environment: BatchedEnvironment, singles: Sequence[Any]) -> GoalRewards | None:
+def goal_rewards(
+    environment: BatchedEnvironment, singles: Sequence[Any], vector: gymnasium.vector.VectorEnv | None = None
+) -> GoalRewards | None:
     """Returns what the Gymnasium environments of a batch say of other goals; None if they have none, or no rewards.
 
     Args:
       environment: the batch.
       singles: its environments, or others whose methods do the same.
+      vector: the vector environment that steps them, with its wrappers, if there is one.
+
+    Raises:
+      CallboardError: a wrapper changes the rewards of what has `compute_reward`.
     """
     observation = environment.spec.observation
     if not isinstance(observation, dict) or not {ACHIEVED, DESIRED} <= observation.keys():
@@ -131,4 +168,26 @@ def goal_rewards(environment: BatchedEnvironment, singles: Sequence[Any]) -> Goa
     ]
     if len(found[0]) < environment.batch_size:
         return None
-    return GoalRewards(environment, found[0], found[1] or None)
+    around = list(_layers(vector, gymnasium.vector.VectorWrapper))
+    changing: list[Any] = [layer for layer in around if isinstance(layer, _CHANGING_VECTORS)]
+    owners = []
+    for one in singles:
+        for layer in _layers(one, gymnasium.Wrapper):
+            if hasattr(layer, REWARD):
+                owners.append(layer)
+                break
+            if isinstance(layer, _CHANGING):
+                changing.append(layer)
+    if changing:
+        raise CallboardError(
+            f"the rewards for other goals are those of {REWARD}, which the wrapper {type(changing[0]).__name__} does "
+            f"not change: leave the wrapper out, or give it a {REWARD} of its own"
+        )
+    return GoalRewards(environment, found[0], found[1] or None, owners)
+
+
+def _layers(environment: Any, kind: Any) -> Iterator[Any]:
+    """Yields an environment and what its wrappers, which are of a kind, wrap, from the outermost on."""
+    while environment is not None:
+        yield environment
+        environment = environment.env if isinstance(environment, kind) else None

@@ -18,6 +18,7 @@ from ...environments import (
     make,
 )
 from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...environments.checks.goal_trial import check_played_rewards
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
@@ -257,6 +258,8 @@ def _check_goals(acting: ActingPart) -> None:
                 f"to replay, and {environment_text(acting.env)} has none there: name another with env, or set "
                 "agent.replay.hindsight.goals to 0"
             )
+        if acting.actors:
+            check_played_rewards(batch, environment_text(acting.env))
 
 
 def check_learner_steps(acting: ActingPart) -> None:

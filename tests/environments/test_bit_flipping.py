@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -13,6 +14,12 @@ from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
 
 RECIPE = "apex-bit-flipping"
+
+
+class More(gymnasium.Wrapper):
+    def step(self, action):
+        observation, reward, *rest = self.env.step(action)
+        return observation, reward + 1, *rest
 
 
 def test_an_action_flips_a_bit_and_the_goal_ends_the_episode():
@@ -35,6 +42,8 @@ def test_an_action_flips_a_bit_and_the_goal_ends_the_episode():
     [
         (["--inference", "central"], "not there with central inference"),
         (["--env-processes", "true"], "not there with env_processes"),
+        (["--env-wrappers", "NormalizeReward"], "the wrapper NormalizeReward does not change: leave"),
+        (["--env-wrappers", "test_bit_flipping:More"], "^a reward of .* is 0, and its compute_reward gives -1 for"),
         (["--env", "goal_environments:FlippingWithoutRewards"], "has none there"),
         (["--env", "CartPole-v1"], "this is float32.4,.: set agent.replay.hindsight.goals to 0"),
     ],
