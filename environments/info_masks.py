@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..action_masks import MASK, choice_sizes
 from ..errors import CallboardError
-from .adapters.gymnasium_checks import autoreset_mode, check_has, environment_name
+from .adapters.gymnasium_checks import autoreset_mode, check_has, checked_reset, environment_name, wrong_step
 from .adapters.gymnasium_wrappers import NamedWrapper
 from .adapters.single_environments import Singles, refuse_singles
 from .batches import encoding
@@ -45,12 +45,15 @@ class MaskFromInfo(gymnasium.Wrapper):
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Resets the environment."""
-        observation, info = self.env.reset(**options)
-        return self._with_mask(observation, info, ended=False), info
+        observation, info = checked_reset(self.env, self.env.reset(**options))
+        return self._with_mask(observation, info or {}, ended=False), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Takes a step of the environment."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        outcome: Any = self.env.step(action)
+        if not isinstance(outcome, tuple) or len(outcome) != 5:
+            raise wrong_step(self.env, outcome)
+        observation, reward, terminated, truncated, info = outcome
         return self._with_mask(observation, info, terminated or truncated), reward, terminated, truncated, info
 
     def _with_mask(self, observation: Any, info: Info, ended: bool) -> dict[str, Any]:

@@ -35,4 +35,13 @@ def masked(id: str = "CartPole-v1", keep: Sequence[int] = (0, 2), **kwargs: Any)
         environment.close()
         raise CallboardError(f"keep={list(keep)} does not fit {id!r}: choose from 0 to {space.shape[0] - 1}")
     shown = gymnasium.spaces.Box(space.low[indices], space.high[indices], dtype=space.dtype.type)
-    return gymnasium.wrappers.TransformObservation(environment, lambda observation: observation[indices], shown)
+
+    def kept(observation: Any) -> np.ndarray:
+        array = np.asarray(observation)
+        if array.shape != space.shape:
+            raise CallboardError(
+                f"the environment gives an observation of shape {array.shape} where its space says {space.shape}"
+            )
+        return array[indices]
+
+    return gymnasium.wrappers.TransformObservation(environment, kept, shown)

@@ -2,18 +2,26 @@
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+import tree
+from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
-from ...errors import CallboardError
+from ...data import Nest
+from ...errors import CallboardError, kind_of, one_line
 from ...settings.named_objects import import_object
 from ...settings.setting_types import PositiveInt, converted
+from ...specs import MultiDiscreteArray
+from . import encoding
+from .encoding import Leaf, part_of
+from .observation_values import place_text
 from .space_sizes import check_array
+from .spaces import observation_encoding
 
 
 class FixedSizes(NamedTuple):
@@ -86,11 +94,11 @@ def _fixed(
     if isinstance(space, spaces.Dict):
         parts = {key: _fixed(part, sizes, (*path, str(key)), found) for key, part in space.spaces.items()}
         fixed = spaces.Dict({key: part for key, (part, _) in parts.items()})
-        return fixed, lambda value: {key: convert(value[key]) for key, (_, convert) in parts.items()}
+        return fixed, lambda value: {key: convert(part_of(value, key)) for key, (_, convert) in parts.items()}
     if isinstance(space, spaces.Tuple):
         elements = [_fixed(part, sizes, (*path, str(index)), found) for index, part in enumerate(space.spaces)]
         return spaces.Tuple([part for part, _ in elements]), lambda value: tuple(
-            convert(part) for (_, convert), part in zip(elements, value, strict=True)
+            convert(part_of(value, index)) for index, (_, convert) in enumerate(elements)
         )
     if isinstance(space, spaces.Sequence):
         found.add("sequence")
@@ -106,17 +114,20 @@ def _fixed(
 def _fixed_text(space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...]) -> tuple[spaces.Space, Converter]:
     length = sizes.text_length
     if length is None:
-        raise CallboardError(f"the observation has a text{_place(path)}: give FixedSizeObservations a text_length")
+        raise CallboardError(f"the observation has a text{place_text(path)}: give FixedSizeObservations a text_length")
     check_array((length,), "observation", path)
     if sizes.tokenizer is not None:
         tokenizer, tokens = sizes.tokenizer, sizes.text_tokens or 0
     else:
         # In an order of their own: that of a set differs between processes.
         index = {character: number for number, character in enumerate(sorted(space.character_set))}  # type: ignore[attr-defined]
-        tokenizer, tokens = lambda text: [index[character] for character in text], len(index)
+        tokenizer, tokens = functools.partial(_character_numbers, index, path), len(index)
 
     def convert(text: str) -> np.ndarray:
-        numbers = np.asarray(tokenizer(text), np.int64).reshape(-1)
+        numbers = np.asarray(tokenizer(text)).reshape(-1)
+        if numbers.size and numbers.dtype.kind not in "biu":
+            raise CallboardError(f"the tokenizer gives {numbers.tolist()[0]!r}: let it give a list of whole numbers")
+        numbers = numbers.astype(np.int64)
         if numbers.size and not (0 <= numbers.min() and numbers.max() < tokens):
             raise CallboardError(
                 f"the tokenizer gives the tokens {numbers.min()} to {numbers.max()}, and text_tokens is {tokens}: they "
@@ -127,20 +138,33 @@ def _fixed_text(space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...]) -
     return spaces.MultiDiscrete(np.full(length, tokens + 1)), convert
 
 
+def _character_numbers(index: Mapping[str, int], path: Sequence[str], text: str) -> list[int]:
+    """Returns the numbers of the characters of a text."""
+    if not isinstance(text, str):
+        raise CallboardError(f"the observation{place_text(path)} is {kind_of(text)}, not text")
+    try:
+        return [index[character] for character in text]
+    except KeyError as error:
+        raise CallboardError(
+            f"the observation{place_text(path)} contains {error.args[0]!r}, which is not among the characters of its "
+            "space: add it to the space's charset, or correct the observation"
+        ) from error
+
+
 def _fixed_sequence(
     space: spaces.Sequence, sizes: FixedSizes, path: tuple[str, ...], found: set[str]
 ) -> tuple[spaces.Space, Converter]:
     length = sizes.sequence_length
     if length is None:
         raise CallboardError(
-            f"the observation has a sequence{_place(path)}: give FixedSizeObservations a sequence_length"
+            f"the observation has a sequence{place_text(path)}: give FixedSizeObservations a sequence_length"
         )
     element, convert_element = _fixed(space.feature_space, sizes, path, found)
     if element.is_np_flattenable:
         check_array((length, spaces.flatdim(element)), "observation", path)
     flat = spaces.flatten_space(element)
     if not isinstance(flat, spaces.Box):
-        raise CallboardError(f"the elements of the sequence{_place(path)} are not arrays of a fixed size")
+        raise CallboardError(f"the elements of the sequence{place_text(path)} are not arrays of a fixed size")
     # Padding is 0, which may be out of an element's bounds.
     low, high = np.minimum(flat.low, 0), np.maximum(flat.high, 0)
     fixed = spaces.Dict(
@@ -150,14 +174,75 @@ def _fixed_sequence(
         }
     )
 
+    flatten = _flattener(element, flat, path)
+
     def convert(value: Any) -> dict[str, np.ndarray]:
-        elements = list(iterate(space.stacked_feature_space, value) if space.stack else value)
-        rows = [spaces.flatten(element, convert_element(one)) for one in elements[:length]]
-        flattened = np.array(rows, flat.dtype).reshape(len(rows), *flat.shape)
+        try:
+            elements = list(iterate(space.stacked_feature_space, value) if space.stack else value)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CallboardError(f"the observation{place_text(path)} is {kind_of(value)}, not a sequence") from error
+        rows = [convert_element(one) for one in elements[:length]]
+        flattened = flatten(rows) if rows else np.zeros((0, *flat.shape), flat.dtype)
         present = _padded(np.ones(len(elements), np.int8), length, "sequence")
         return {"elements": _padded(flattened, length, "sequence"), "mask": present}
 
     return fixed, convert
+
+
+def _flattener(element: spaces.Space, flat: spaces.Box, path: tuple[str, ...]) -> Callable[[list[Any]], np.ndarray]:
+    """Returns a function that checks N elements of a space and flattens them, as Gymnasium does, to `[N, F]`."""
+    try:
+        encodings = observation_encoding(element)
+    except CallboardError:  # Gymnasium flattens spaces that are none of agents, such as OneOf.
+        return functools.partial(_flattened_one_by_one, element, flat, path)
+
+    # Elements are not moved as images are.
+    encodings = tree.map_structure(_not_moved, encodings)
+    choices = element.start + np.arange(element.n) if isinstance(element, spaces.Discrete) else None
+
+    def flatten(elements: list[Any]) -> np.ndarray:
+        if choices is not None and all(isinstance(one, int | np.integer) for one in elements):  # The most common ones.
+            hot = np.array(elements)[:, np.newaxis] == choices
+            if hot.any(axis=1).all():
+                return hot.astype(flat.dtype)
+        parts = _flat_parts(encodings, encoding.stack(encodings, elements, path))
+        flattened = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+        return flattened.astype(flat.dtype, copy=False)
+
+    return flatten
+
+
+def _not_moved(leaf: Leaf) -> Leaf:
+    return Leaf(specs.Array(leaf.shape, leaf.spec.dtype), leaf.dtype) if leaf.channels_first else leaf
+
+
+def _flattened_one_by_one(
+    element: spaces.Space, flat: spaces.Box, path: tuple[str, ...], elements: list[Any]
+) -> np.ndarray:
+    try:
+        return np.array([spaces.flatten(element, one) for one in elements], flat.dtype).reshape(-1, *flat.shape)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CallboardError(
+            f"the observation{place_text(path)} has an element that is not in its space: correct the space, or the "
+            f"observation ({one_line(error)})"
+        ) from error
+
+
+def _flat_parts(encodings: Nest, batch: Nest) -> list[np.ndarray]:
+    """Returns the parts of N elements in the order of their space, each `[N, F]`, with choices one-hot."""
+    if isinstance(encodings, dict):
+        return [part for key in encodings for part in _flat_parts(encodings[key], batch[key])]
+    if isinstance(encodings, tuple):
+        return [part for pair in zip(encodings, batch, strict=True) for part in _flat_parts(*pair)]
+    spec, count = encodings.spec, len(batch)
+    if not isinstance(spec, specs.DiscreteArray | MultiDiscreteArray):
+        return [batch.reshape(count, -1)]
+    if isinstance(spec, specs.DiscreteArray):
+        return [batch[:, np.newaxis] == np.arange(spec.num_values)]
+    sizes = np.ravel(spec.num_values)
+    hot = np.zeros((count, sizes.sum()), np.int8)
+    hot[np.arange(count)[:, np.newaxis], batch.reshape(count, -1) + np.cumsum(sizes) - sizes] = 1
+    return [hot]
 
 
 def _padded(rows: np.ndarray, length: int, kind: str) -> np.ndarray:
@@ -180,7 +265,3 @@ def _tokenizer(path: str) -> Callable[[str], Sequence[int]]:
     if not callable(found):
         raise CallboardError(f"tokenizer {path!r} is not a function but of type {type(found).__name__}")
     return found
-
-
-def _place(path: tuple[str, ...]) -> str:
-    return f" at '{'/'.join(path)}'" if path else ""

@@ -36,6 +36,14 @@ def any_options(num_envs, **options):
     return SyncVectorEnv([lambda: Endless(**options)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
+class Shrinks(Endless):
+    """Observations of another shape after the first."""
+
+    def step(self, action):
+        return np.zeros(1, np.float32), *super().step(action)[1:]
+
+
+gymnasium.register("CallboardTest/Shrinks-v0", f"{__name__}:Shrinks")
 for _name, _vector, _options in (
     ("WithoutLimit", "without_limit", {}),
     ("AnyOptions", "any_options", {}),

@@ -65,6 +65,28 @@ def test_what_does_not_fit_is_refused():
         MaskFromInfo(Parts([], spaces.Box(-1, 1, (2,), np.float32)))
 
 
+class Old(Parts):
+    """The interface of Gym."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0] if next(self._infos) else super().reset()
+
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+def test_the_old_interface_is_refused():
+    given = {"action_mask": np.ones(5)}
+    with pytest.raises(CallboardError, match="'reset' of Old gives no info: let it return .observation, info.$"):
+        MaskFromInfo(Old([given, given])).reset()
+    environment = MaskFromInfo(Old([{}, given, given]))
+    environment.reset()
+    with pytest.raises(CallboardError, match="'step' of Old returns 4 values, as in the old interface of Gym: let it"):
+        environment.step(np.zeros(2, np.int64))
+    with pytest.raises(CallboardError, match="Old gives no 'action_mask' in its info"):
+        MaskFromInfo(Old([{}, None])).reset()
+
+
 @pytest.mark.parametrize(
     "mask",
     [

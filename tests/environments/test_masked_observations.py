@@ -47,3 +47,11 @@ def test_mistakes_are_refused_in_one_line(options, message):
     with pytest.raises(CallboardError) as caught:
         environments.make(MASKED, 2, [0, 1], options)
     assert str(caught.value) == message
+
+
+def test_an_observation_of_another_shape_is_refused():
+    options = {"id": "registered_environments:CallboardTest/Shrinks-v0", "keep": [0]}
+    environment = environments.make(MASKED, 1, [0], options)
+    environment.reset()
+    with pytest.raises(CallboardError, match="gives an observation of shape .1,. where its space says .2,.$"):
+        environment.step(np.zeros(1, np.int32))

@@ -92,6 +92,75 @@ def test_sequences_whose_elements_come_stacked():
     assert environment.observation_space["elements"].shape == (3, 4)
 
 
+PLACE, POINT = spaces.Discrete(3, start=-1), spaces.Box(-1, 1, (2,), np.float32)
+ELEMENTS = (
+    POINT,
+    spaces.Box(0, 255, (3, 8, 8), np.uint8),
+    PLACE,
+    spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 1]]),
+    spaces.Dict(
+        {"z": POINT, "a": PLACE, "pair": spaces.Tuple((spaces.MultiBinary(2), spaces.Box(0, 9, (), np.int16)))}
+    ),
+    spaces.OneOf((PLACE, POINT)),
+)
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=lambda space: type(space).__name__)
+def test_elements_are_flattened_as_gymnasium_does(element):
+    element.seed(3)
+    given = [element.sample() for _ in range(5)]
+    environment = wrapped(spaces.Sequence(element), sequence_length=7)
+    seen = environment.observation(tuple(given))
+    np.testing.assert_allclose(seen["elements"][:5], [spaces.flatten(element, one) for one in given], rtol=1e-6)
+    assert seen["elements"].dtype == environment.observation_space["elements"].dtype and not seen["elements"][5:].any()
+
+
+def sequence(*elements):
+    return {"mission": "", "pose": np.zeros(2, np.float32), "seen": elements}
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "message"),
+    [
+        (SPACE, {**sequence(), "mission": "az"}, "at 'mission' contains 'z', which is not among the characters of its"),
+        (SPACE, {**sequence(), "mission": 3}, "the observation at 'mission' is an int, not text"),
+        (SPACE, {"pose": 0, "seen": ()}, "an observation without the part 'mission' of its space"),
+        (SPACE, None, "an observation without the part 'mission' of its space"),
+        (SPACE, {**sequence(), "seen": 3}, "the observation at 'seen' is an int, not a sequence"),
+        (
+            SPACE,
+            sequence({"at": np.ones(3), "kind": 0}),
+            "an observation of shape .3,. at 'seen/at' where its spec says",
+        ),
+        (SPACE, sequence({"at": np.ones((2, 1)), "kind": 0}), "an observation of shape .2, 1. at 'seen/at' where"),
+        (SPACE, sequence({"at": np.ones(2)}), "an observation without the part 'kind' of its space"),
+        (SPACE, sequence({"at": "ab", "kind": 1}), "the observation at 'seen/at' is of type <U2, not of numbers"),
+        (SPACE, sequence({"at": np.ones(2), "kind": 3}), "at 'seen/kind' is 3, which is outside of its space, 0 to 2"),
+        (
+            SPACE,
+            sequence({"at": np.ones(2), "kind": -1}),
+            "at 'seen/kind' is -1, which is outside of its space, 0 to 2",
+        ),
+        (spaces.Sequence(PLACE), (0, 5), "the observation is 5, which is outside of its space, -1 to 1"),
+        (spaces.Sequence(POINT, stack=True), 3, "the observation is an int, not a sequence"),
+        (spaces.Sequence(ELEMENTS[-1]), ((0, 8),), "has an element that is not in its space: correct the space"),
+        (spaces.Tuple((SPACE["seen"], PLACE)), ((),), "an observation without the part 1 of its space"),
+    ],
+)
+def test_values_outside_of_the_space_are_refused_in_one_line(space, given, message):
+    environment = wrapped(space, **(SIZES if space is SPACE else {"sequence_length": 3}))
+    with pytest.raises(CallboardError, match=message) as caught:
+        environment.observation(given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("tokens, given", [([0.5], "0.5"), (["a"], "'a'"), ([None], "None")])
+def test_tokens_that_are_no_whole_numbers_are_refused(tokens, given):
+    environment = wrapped(spaces.Text(9), tokenizer=lambda text: tokens, text_tokens=26, text_length=3)
+    with pytest.raises(CallboardError, match=f"the tokenizer gives {given}: let it give a list of whole numbers$"):
+        environment.observation("a")
+
+
 def test_a_space_of_texts_of_another_library():
     class Missions(spaces.Space):
         """Texts without a set of characters."""
