@@ -8,6 +8,7 @@ otherwise all parts but the mask.
 """
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
@@ -77,6 +78,11 @@ def check_mask(spec: EnvironmentSpec) -> None:
         raise CallboardError(f"the observation has nothing but an '{MASK}': add what the agent is to see")
 
 
+def flat_mask(observation: Nest) -> np.ndarray:
+    """Returns the mask of observations, arrays `[B, ...]`, as one array `[B, N]`."""
+    return np.concatenate(tree.flatten(observation[MASK]), axis=-1)
+
+
 def with_legal_choices(spec: EnvironmentSpec, actions: Nest, mask: Nest, rows: np.ndarray) -> Nest:
     """Returns actions whose choices are, in some rows of a batch, the first ones that a mask allows.
 
@@ -86,7 +92,7 @@ def with_legal_choices(spec: EnvironmentSpec, actions: Nest, mask: Nest, rows: n
       mask: the mask, or a nest of masks, `[B, N]`.
       rows: which rows to replace, bool `[B]`.
     """
-    allowed = np.concatenate(tree.flatten(mask), axis=-1) != 0
+    allowed = flat_mask({MASK: mask}) != 0
     choices = iter(np.split(allowed[rows], np.cumsum(choice_sizes(spec.action))[:-1], axis=-1))
     leaves = []
     for leaf, values in zip(tree.flatten(spec.action), tree.flatten(actions), strict=True):
@@ -108,7 +114,7 @@ def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
     Raises:
       CallboardError: a mask has other values than 0 and 1.
     """
-    mask = np.concatenate(tree.flatten(observation[MASK]), axis=-1)
+    mask = flat_mask(observation)
     allowed = mask != 0
     if mask.dtype != bool and not (mask[allowed] == 1).all():
         value = mask[allowed & (mask != 1)][0]
@@ -119,13 +125,54 @@ def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
     return np.flatnonzero(~np.logical_or.reduceat(allowed, np.cumsum(sizes) - sizes, axis=-1).all(axis=-1))
 
 
-def check_legal(spec: EnvironmentSpec, observation: Nest) -> None:
+def check_legal(spec: EnvironmentSpec, observation: Nest, last: bool = False) -> None:
     """Checks that actions can be taken after observations, arrays `[B, ...]`, that somebody else gives.
 
+    Args:
+      spec: the environment's spec.
+      observation: the observations.
+      last: whether their episodes end with them, so that their masks may allow nothing.
+
     Raises:
-      CallboardError: they have a mask that allows nothing.
+      CallboardError: they have a mask that allows nothing, or that has other values than 0 and 1.
     """
-    if has_mask(spec.observation) and illegal_rows(spec, observation).size:
+    if has_mask(spec.observation) and illegal_rows(spec, observation).size and not last:
         raise CallboardError(
             f"the '{MASK}' allows nothing: end the episode with this observation, or allow an action that does nothing"
         )
+
+
+class ForbiddenAction(NamedTuple):
+    """An action that its mask forbids."""
+
+    row: int
+    """Its row in the batch."""
+    path: tuple[str, ...]
+    """Names of the parts of the action that contain the choice."""
+    value: Any
+    """The value or values of that part, as the environment numbers them."""
+
+
+def forbidden_action(spec: EnvironmentSpec, observation: Nest, action: Nest) -> ForbiddenAction | None:
+    """Returns the first action of a batch that its mask forbids; None if there is none, or no mask.
+
+    Args:
+      spec: the environment's spec.
+      observation: arrays `[B, ...]`, in whose masks every choice has a value left.
+      action: arrays `[B, ...]` of choices that are among their values.
+    """
+    if not has_mask(spec.observation):
+        return None
+    found = tree.flatten_with_path(spec.action)
+    places = [at for at, (_, leaf) in enumerate(found) if isinstance(leaf, dm_specs.DiscreteArray | MultiDiscreteArray)]
+    arrays = tree.flatten(action)
+    sizes = choice_sizes(spec.action)
+    chosen = np.concatenate([np.reshape(arrays[at], (len(arrays[at]), -1)) for at in places], axis=-1)
+    legal = np.take_along_axis(flat_mask(observation) != 0, np.cumsum(sizes) - sizes + chosen, axis=-1)
+    if legal.all():
+        return None
+    row, column = np.argwhere(~legal)[0].tolist()
+    place = np.repeat(places, [np.size(found[at][1].num_values) for at in places])[column]
+    start = None if spec.encoding is None else tree.flatten(spec.encoding.action)[place].start
+    value = arrays[place][row] + (0 if start is None else start)
+    return ForbiddenAction(row, tuple(map(str, found[place][0])), np.asarray(value).tolist())

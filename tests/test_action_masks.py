@@ -7,6 +7,7 @@ from dm_env import specs as dm_specs
 from callboard.action_masks import (
     check_mask,
     choice_sizes,
+    forbidden_action,
     has_mask,
     illegal_rows,
     visible_spec,
@@ -93,3 +94,19 @@ def test_rows_in_which_a_choice_has_nothing_left():
     parts = np.array([[0, 1], [1, 0], [0, 0]]), np.array([[0, 0, 1], [0, 0, 0], [1, 1, 1]])
     assert illegal_rows(two, {"action_mask": parts}).tolist() == [1, 2]
     assert illegal_rows(two, {"action_mask": np.concatenate(parts, axis=1)}).tolist() == [1, 2]
+
+
+def test_the_first_action_that_a_mask_forbids():
+    action = {"b": BOX, "c": (MultiDiscreteArray([[2], [3]]), dm_specs.DiscreteArray(2))}
+    masks = np.array([[0, 1, 0, 0, 1, 0, 1], [1, 1, 1, 1, 1, 0, 1], [1, 0, 1, 1, 1, 1, 1]])
+    box = np.zeros((3, 2), np.float32)
+
+    def found(keys, turns):
+        given = {"b": box, "c": (np.array(keys).reshape(3, 2, 1), np.array(turns))}
+        return forbidden_action(spec(mask(7), action), {"action_mask": masks}, given)
+
+    assert found([[1, 2], [1, 2], [0, 0]], [1, 1, 0]) is None
+    assert found([[1, 2], [1, 2], [1, 0]], [1, 1, 0]) == (2, ("c", "0"), [[1], [0]])
+    assert found([[1, 2], [1, 2], [1, 0]], [1, 0, 0]) == (1, ("c", "1"), 0)
+    assert found([[1, 1], [1, 2], [0, 0]], [1, 1, 0]) == (0, ("c", "0"), [[1], [1]])
+    assert forbidden_action(EnvironmentSpec({"seen": VECTOR}, action), {"seen": box}, {}) is None

@@ -97,11 +97,11 @@ class CheckedAgents(MultiAgentWrapper):
         except CallboardError as error:
             raise CallboardError(f"agent {agent!r} of {name}: {error}") from error
         bounds, spec = self._bounds[agent], self.specs[agent]
-        masked = has_mask(spec.observation) and not (terminated or truncated or is_over)
+        masked = has_mask(spec.observation)
         if masked or bounds.exist:
             batch = tree.map_structure(lambda leaf: leaf[np.newaxis], observation)
             bounds.look(batch)
-            if masked and self._is_illegal(spec, batch, agent):
+            if masked and self._is_illegal(spec, batch, agent) and not (terminated or truncated or is_over):
                 raise CallboardError(
                     f"agent {agent!r} of {name} has an action mask that allows nothing: let its part end, or allow an "
                     "action that does nothing"

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tree
 from dm_env import specs
 from gymnasium import spaces
 
+from ...action_masks import MASK, flat_mask, forbidden_action, has_mask, illegal_rows
 from ...data import Nest
 from ...errors import CallboardError
-from ...specs import MultiDiscreteArray
+from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ..batches import encoding
 from ..batches.encoding import Leaf
 from ..batches.observation_values import place_text
@@ -141,6 +143,33 @@ def refuse_rows(wrong: np.ndarray, array: np.ndarray, what: str, why: str) -> No
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         raise CallboardError(f"{what} of step {at[0]:,} is {array[at]:g}, {why}")
+
+
+def refuse_illegal(spec: EnvironmentSpec, observation: Nest, action: Nest) -> None:
+    """Raises `CallboardError` for the first action mask of an episode that is none, or action that its mask forbids.
+
+    Args:
+      spec: the spec of the data set, whose mask, if it has one, fits its actions.
+      observation: arrays `[T + 1, ...]`, of which the last may have a mask that allows nothing.
+      action: arrays `[T, ...]`.
+    """
+    if not has_mask(spec.observation):
+        return
+    mask = flat_mask(observation)
+    refuse_rows((mask != 0) & (mask != 1), mask, f"the '{MASK}'", "which is neither 1, for what is allowed, nor 0")
+    before = tree.map_structure(lambda leaf: leaf[:-1], observation)
+    nothing = illegal_rows(spec, before)
+    if nothing.size:
+        raise CallboardError(
+            f"the '{MASK}' of step {nothing[0]:,} allows nothing, and an action follows: let the episode end there, or "
+            "allow what was done"
+        )
+    forbidden = forbidden_action(spec, before, action)
+    if forbidden is not None:
+        raise CallboardError(
+            f"the action{place_text(forbidden.path)} of step {forbidden.row:,} is {forbidden.value}, which the "
+            f"'{MASK}' of its observation forbids: correct one of them, or leave the episode out"
+        )
 
 
 def refuse_outside(array: np.ndarray, spec: specs.Array, place: Sequence[str], whose: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tree
 
+from ...action_masks import check_mask
 from ...data import RECORDED, Nest
 from ...errors import CallboardError, named_path, one_line
 from ...specs import EnvironmentSpec
@@ -18,7 +19,7 @@ from ..batches.spaces import action_encoding, observation_encoding
 from .dataset_metadata import METADATA, read_metadata
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari
-from .recorded_arrays import ArrayReader, refuse_outside, refuse_rows
+from .recorded_arrays import ArrayReader, refuse_illegal, refuse_outside, refuse_rows
 
 READ_AT_ONCE = 32
 """Number of episodes for which files are opened together."""
@@ -78,6 +79,7 @@ class RecordedData:
                 observation_encoding(self._spaces[0]), action_encoding(self._spaces[1])
             )
             self.spec: EnvironmentSpec = self._encoding.spec()
+            check_mask(self.spec)
             with GuardedFiles(path) as files:
                 # A writer that was killed may have left more than were counted.
                 if files.entries < self.total_episodes:
@@ -191,6 +193,7 @@ class RecordedData:
             leaves = zip(tree.flatten(self._action_spec), tree.flatten_with_path(action), strict=True)
             for spec, (path, leaf) in leaves:
                 refuse_outside(leaf, spec, tuple(map(str, path)), "the environment's space")
+        refuse_illegal(self.spec, observation, action)
         return RecordedEpisode(observation, action, reward, bool(terminations[-1]))
 
     @staticmethod

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import tree
 
-from ...action_masks import check_legal
+from ...action_masks import MASK, check_legal, forbidden_action
 from ...data import Nest
 from ...environments.batches.encoding import Leaf, encoding_of, split
 from ...environments.batches.given_observations import read_observations
@@ -92,20 +92,37 @@ class WireFormat:
           last: whether the episode ends with it.
 
         Raises:
-          CallboardError: it does not fit the environment's space, or allows no action and is not the last one.
+          CallboardError: it does not fit the environment's space, its mask has other values than 0 and 1, or it allows
+            no action and is not the last one.
         """
         encoding = self._encoding.observation
         nest, _ = read_observations(encoding, _arrays(encoding, given, rest), batches=False)
         if not all(np.isfinite(leaf).all() for leaf in tree.flatten(nest) if leaf.dtype.kind == "f"):
             raise CallboardError("the observation is NaN or infinite: send finite numbers only")
-        if not last:
-            check_legal(self._spec, nest)
+        check_legal(self._spec, nest, last)
         return nest
 
-    def action(self, given: Any, rest: memoryview) -> Nest:
-        """Returns an action from a request, likewise."""
-        action = read_action(self._encoding.action, _arrays(self._encoding.action, given, rest))
-        return tree.map_structure(lambda leaf: leaf[np.newaxis], action)
+    def action(self, given: Any, rest: memoryview, observation: Nest | None) -> Nest:
+        """Returns an action from a request, likewise.
+
+        Args:
+          given: the action as the request has it.
+          rest: the bytes after the request's JSON.
+          observation: what `observation` has returned for the same timestep; None for the last one, after which the
+            action is ignored.
+
+        Raises:
+          CallboardError: it does not fit the environment's space, or the observation's mask forbids it.
+        """
+        read = read_action(self._encoding.action, _arrays(self._encoding.action, given, rest))
+        action = tree.map_structure(lambda leaf: leaf[np.newaxis], read)
+        forbidden = None if observation is None else forbidden_action(self._spec, observation, action)
+        if forbidden is not None:
+            raise CallboardError(
+                f"the action{place_text(forbidden.path)} is {forbidden.value}, which the '{MASK}' of the observation "
+                "forbids: choose one that it allows"
+            )
+        return action
 
     def format_action(self, action: Nest) -> Any:
         """Returns an action, a nest of the agent's arrays `[1, ...]`, as JSON in the environment's own form."""

@@ -33,9 +33,9 @@ FIRST = {"image": np.arange(6, dtype=np.uint8).reshape(2, 3, 1), "speed": [0.5, 
 class Door:
     """The server, with what its policy was shown."""
 
-    def __init__(self, port, places, refusal, tls):
+    def __init__(self, port, places, refusal, tls, observation):
         self.seen = []
-        spec = encoding.EnvironmentEncoding(observation_encoding(OBSERVATION), action_encoding(ACTION)).spec()
+        spec = encoding.EnvironmentEncoding(observation_encoding(observation), action_encoding(ACTION)).spec()
         self.episodes = EpisodeServer(PlacePool(self._place, places), self._infer, lambda: Version(0, 5), silence=60.0)
         address = ServerAddress("127.0.0.1", port)
         self.url = address.url(tls is not None)
@@ -63,9 +63,9 @@ def free_port():
 
 
 @contextlib.contextmanager
-def opened(places=4, refusal="", tls=None, answers=True):
+def opened(places=4, refusal="", tls=None, answers=True, observation=OBSERVATION):
     """Yields a server that is open."""
-    served, over = Door(free_port(), places, refusal, tls), threading.Event()
+    served, over = Door(free_port(), places, refusal, tls, observation), threading.Event()
 
     def serve():
         while not over.is_set():

@@ -397,15 +397,11 @@ class HttpDoor:
             raise CallboardError("timestep 0 has no reward, since no action was before it: leave reward out")
         if "observation" not in fields:
             raise CallboardError("every timestep needs an observation, also the last one; or give cut_off")
-        return StepRequest(
-            episode,
-            sequence,
-            self._wire.observation(fields["observation"], rest, last=terminated or truncated),
-            float(reward),
-            terminated,
-            truncated,
-            None if chosen is None else self._wire.action(chosen, rest),
-        )
+        ends = terminated or truncated
+        observation = self._wire.observation(fields["observation"], rest, last=ends)
+        if chosen is not None:
+            chosen = self._wire.action(chosen, rest, None if ends else observation)
+        return StepRequest(episode, sequence, observation, float(reward), terminated, truncated, chosen)
 
     async def _spaces(self, request: web.Request) -> web.Response:
         return _answer(self._wire.spaces)

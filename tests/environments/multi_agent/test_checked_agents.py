@@ -29,6 +29,12 @@ def test_a_mask_must_allow_an_action_before_the_end():
     with pytest.raises(CallboardError, match="^agent 'b' of game has an action mask that allows nothing: let its part"):
         environment.step({})
 
+    steps = [{"b": shown([0, 1])}, {"b": shown([0, 5], "terminated")}, {}]
+    environment = CheckedAgents(ScriptedAgents(steps, specs={"a": spec, "b": spec}), "game")
+    environment.reset()
+    with pytest.raises(CallboardError, match="^agent 'b' of game: an action mask contains 5: let it be 1"):
+        environment.step({"b": 0})
+
 
 def test_values_outside_of_bounds_are_reported_once_for_all_environments():
     spec = EnvironmentSpec(specs.BoundedArray((1,), np.float32, -1, 1), specs.DiscreteArray(100))

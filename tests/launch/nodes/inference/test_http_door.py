@@ -15,7 +15,8 @@ import urllib.request
 
 import numpy as np
 import pytest
-from open_door import FIRST, TOKEN, opened
+from gymnasium import spaces
+from open_door import FIRST, OBSERVATION, TOKEN, opened
 
 from callboard.errors import CallboardError
 from callboard.launch.serving.server_address import tls_context
@@ -217,6 +218,30 @@ def test_a_bad_request_is_one_clear_error(served, content):
     assert answer["code"] == "bad_request"
     assert 10 < len(answer["error"]) < 300 and "\n" not in answer["error"]
     assert served.episodes.open_episodes < 4
+
+
+def test_an_action_that_the_mask_forbids_and_a_mask_that_is_none_are_bad_requests():
+    seen = spaces.Dict({**OBSERVATION.spaces, "action_mask": spaces.Box(0, 9, (3,), np.int8)})
+    with opened(observation=seen) as door:
+
+        def sent(mask, turn, **fields):
+            observation = {**PLAIN, "action_mask": mask}
+            action = {"turn": turn, "force": [0, 0]}
+            return send(door.url, {**BEGIN, "observation": observation, "action": action, **fields})
+
+        status, answer = sent([1, 0, 1], 2)
+        assert status == 400 and answer["code"] == "bad_request"
+        assert answer["error"].startswith(
+            "the action at 'turn' is 2, which the 'action_mask' of the observation forbids"
+        )
+        for mask in ([0, 0, 0], [1, 5, 1]):
+            assert sent(mask, 1)[0] == 400
+        last = {"sequence": 1, "reward": 0, "terminated": True}
+        assert sent([1, 5, 1], 1, **last)[0] == 400
+        assert door.episodes.open_episodes == 0
+        assert sent([1, 0, 1], 3)[1] == {"action": {"force": [0.0, 0.0], "turn": 3}}
+        # No action follows the last observation.
+        assert sent([0, 0, 0], 2, **last) == (200, {})
 
 
 @pytest.mark.parametrize("body", [b"", b"\1", struct.pack("<I", 10) + b"{}", struct.pack("<I", 2**32 - 1)])
