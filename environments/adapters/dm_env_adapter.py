@@ -82,10 +82,10 @@ class DmEnvBatch(BatchedEnvironment):
                 first[index] = True
             else:
                 reward, discount = one_number(timestep.reward), one_number(timestep.discount)
-                if reward is None or discount is None:
+                if reward is None or discount is None or not 0 <= discount <= 1:
                     raise CallboardError(
                         f"'step' of {type(environment).__name__} gives the reward {timestep.reward!r} and the discount "
-                        f"{timestep.discount!r}: both must be numbers"
+                        f"{timestep.discount!r}: both must be numbers, and the discount one from 0 to 1"
                     )
                 rewards[index], discounts[index] = reward, discount
             self._over[index] = timestep.last()

@@ -14,6 +14,8 @@ from gymnasium import spaces
 from ...data import Nest
 from ...errors import CallboardError
 
+DISCOUNTS = "callboard_discounts"
+"""Column of an episode whose discounts do not follow from its end; Minari, which has no discounts, reads past it."""
 _LEAST_SIDE = 32
 _CHANNELS = (1, 3, 4)
 

@@ -12,7 +12,7 @@ from ...data import Nest, Timestep
 from ...specs import EnvironmentSpec
 from ..batches.encoding import encoding_of
 from .chosen_infos import InfoColumns, TimestepInfos
-from .episode_columns import ColumnLeaf, EpisodeColumns, leaves_of
+from .episode_columns import DISCOUNTS, ColumnLeaf, EpisodeColumns, leaves_of
 from .native_values import native_values, part_name, space_of
 
 _OPEN_BYTES = 2**30
@@ -38,6 +38,8 @@ class _Block(NamedTuple):
     actions: list[ColumnLeaf]
     """The same of the actions, `[rows, B, ...]`."""
     rewards: np.ndarray
+    """`[rows, B]`."""
+    discounts: np.ndarray
     """`[rows, B]`."""
     infos: list[list[list[Any]]]
     """`[rows, names, B]`, chosen infos of the actions."""
@@ -105,6 +107,7 @@ class EpisodeCutter:
             self._leaves("observations", observation, native_values(self._encoding.observation, _joined(observed))),
             self._leaves("actions", action, native_values(self._encoding.action, _joined([s.action for s in steps]))),
             np.stack([step.timestep.reward for step in steps]).astype(np.float32, copy=False),
+            np.stack([step.timestep.discount for step in steps]).astype(np.float32, copy=False),
             [step.infos.followed for step in steps],
         )
         self._blocks.append(block)
@@ -170,12 +173,18 @@ class EpisodeCutter:
         ]
         ends = {name: np.zeros(end - begun, np.bool_) for name in ("terminations", "truncations")}
         ends["terminations" if terminated else "truncations"][-1] = True
+        rewards, discounts = (
+            np.concatenate([getattr(block, name)[a:b, env] for block, (a, b) in zip(blocks, rows, strict=True)])
+            for name in ("rewards", "discounts")
+        )
         values = {
             **{leaf.path: leaf.column() for leaf in columns},
-            "rewards": np.concatenate([block.rewards[a:b, env] for block, (a, b) in zip(blocks, rows, strict=True)]),
+            "rewards": rewards,
             **ends,
             **self._info_columns(env, infos),
         }
+        if (discounts != ~ends["terminations"]).any():
+            values[DISCOUNTS] = discounts
         yield EpisodeColumns(values, end - begun, seed)
 
     def _info_columns(self, env: int, rows: Sequence[list[list[Any]]]) -> dict[str, np.ndarray]:

@@ -66,7 +66,7 @@ class EpisodeFeed:
             self.steps += 1
             self._positions[env] = position + 1
             self._reward[env] = episode.reward[position]
-            self._discount[env] = 0.0 if position + 1 == episode.length and episode.terminated else 1.0
+            self._discount[env] = episode.discount[position]
         self.timestep = self._make_timestep()
 
     def _make_timestep(self) -> Timestep:

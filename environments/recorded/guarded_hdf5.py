@@ -134,6 +134,10 @@ class GuardedEpisode:
         attribute.read(value)
         return int(value)
 
+    def has(self, name: str) -> bool:
+        """Returns whether there is an array or a group of this name."""
+        return bool(self._group.links.exists(name.encode()))
+
     def names(self, *path: str) -> list[str]:
         """Returns the names of the arrays and groups in a group."""
         return [name.decode("utf-8", "replace") for name in self._at(path)]

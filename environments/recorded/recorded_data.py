@@ -17,6 +17,7 @@ from ..batches.checked_observations import ObservationBounds
 from ..batches.encoding import EnvironmentEncoding
 from ..batches.spaces import action_encoding, observation_encoding
 from .dataset_metadata import METADATA, read_metadata
+from .episode_columns import DISCOUNTS
 from .guarded_hdf5 import MAIN, GuardedArray, GuardedEpisode, GuardedFiles
 from .minari_package import require_minari
 from .recorded_arrays import ArrayReader, refuse_illegal, refuse_outside, refuse_rows
@@ -43,6 +44,8 @@ class RecordedEpisode(NamedTuple):
     """Nest of arrays `[T, ...]`."""
     reward: np.ndarray
     """float32 `[T]`."""
+    discount: np.ndarray
+    """float32 `[T]`: 0 for an action that terminated it, and 1 for others unless the environment gave other ones."""
     terminated: bool
     """Whether the last action terminated it; otherwise it was cut off."""
 
@@ -194,7 +197,28 @@ class RecordedData:
             for spec, (path, leaf) in leaves:
                 refuse_outside(leaf, spec, tuple(map(str, path)), "the environment's space")
         refuse_illegal(self.spec, observation, action)
-        return RecordedEpisode(observation, action, reward, bool(terminations[-1]))
+        discount = self._discount(arrays, terminations)
+        return RecordedEpisode(observation, action, reward, discount, bool(terminations[-1]))
+
+    @staticmethod
+    def _discount(arrays: GuardedEpisode, terminations: np.ndarray) -> np.ndarray:
+        """Returns the discounts, float32 `[T]`."""
+        implied = (~terminations).astype(np.float32)
+        if not arrays.has(DISCOUNTS):
+            return implied
+        found = arrays.array(DISCOUNTS)
+        if found.shape != implied.shape or found.dtype != np.float32:
+            raise CallboardError(
+                f"{DISCOUNTS} is {found.dtype}{found.shape}, and needs {len(implied):,} numbers of float32, as rewards"
+            )
+        discount = found.read()
+        refuse_rows(~((discount >= 0) & (discount <= 1)), discount, "the discount", "which is not between 0 and 1")
+        if (discount[-1] == 0) != terminations[-1]:
+            raise CallboardError(
+                f"its last discount is {discount[-1]:g}, and its last termination {bool(terminations[-1])}: let the "
+                "discount be 0 if the last action terminated the episode, and more if not"
+            )
+        return discount
 
     @staticmethod
     def _ends(found: GuardedArray, length: int) -> np.ndarray:

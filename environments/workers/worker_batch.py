@@ -188,6 +188,11 @@ class WorkerBatch(GymnasiumVectorBatch):
         if not self._has_own_discounts:
             return timestep
         discount = np.where(timestep.first, 1.0, self._vector.discounts).astype(np.float32)
+        wrong = discount[~((discount >= 0) & (discount <= 1))]
+        if wrong.size:
+            raise CallboardError(
+                f"'step' of {self._vector.spec.id} gives the discount {wrong[0]:g}: it must be a number from 0 to 1"
+            )
         return timestep._replace(discount=discount)
 
     def keep_infos(self) -> None:

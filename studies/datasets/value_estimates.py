@@ -93,7 +93,8 @@ def estimate_value(
     rewards, ratios = [], []
     for episode in data.all_episodes():
         steps = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)
-        rewards.append(episode.reward)
+        # Importance sampling knows of no discount but gamma.
+        rewards.append(episode.reward * np.cumprod([1.0, *episode.discount[:-1]]))
         ratios.append(_log_prob(evaluated, steps, episode.action) - _log_prob(acted, steps, episode.action))
     return importance_sampling(rewards, ratios, gamma, weighted=method == "wis", seed=seed)
 
@@ -103,11 +104,9 @@ def _fitted(
 ) -> ValueEstimate:
     rows, first = [], []
     for episode in data.all_episodes():
-        kept = np.ones(episode.length, np.float32)
-        kept[-1] = float(not episode.terminated)
         before = tree.map_structure(lambda leaf: leaf[:-1], episode.observation)
         after = tree.map_structure(lambda leaf: leaf[1:], episode.observation)
-        rows.append((before, episode.action, episode.reward, kept, after))
+        rows.append((before, episode.action, episode.reward, episode.discount, after))
         first.append(tree.map_structure(lambda leaf: leaf[:1], episode.observation))
     before, action, reward, kept, after = tree.map_structure(lambda *leaves: np.concatenate(leaves), *rows)
     begun = tree.map_structure(lambda *leaves: np.concatenate(leaves), *first)

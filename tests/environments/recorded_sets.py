@@ -8,7 +8,7 @@ from dm_env import specs as dm_specs
 
 from callboard.environments.batches.encoding import encoding_of
 from callboard.environments.recorded import EpisodeFiles
-from callboard.environments.recorded.episode_columns import EpisodeColumns, leaves_of
+from callboard.environments.recorded.episode_columns import DISCOUNTS, EpisodeColumns, leaves_of
 from callboard.environments.recorded.native_values import space_of
 from callboard.specs import EnvironmentSpec
 
@@ -20,14 +20,16 @@ CARTPOLE = EnvironmentSpec(
 
 
 def write(folder: Any, spec: EnvironmentSpec, episodes: list[dict[str, Any]], metadata: Any = ()) -> str:
-    """Writes a data set; each episode is a dictionary of `observation`, `action`, `reward`, `terminated` and `seed`."""
+    """Writes a data set; each episode is a dictionary of the arguments of `columns`."""
     encoding = encoding_of(spec)
     files = EpisodeFiles(folder, spec, dict(metadata), 1e9)
     files.append([columns(encoding, **episode) for episode in episodes])
     return str(folder)
 
 
-def columns(encoding: Any, observation: Any, action: Any, reward: Any, terminated: bool, seed: Any = None) -> Any:
+def columns(
+    encoding: Any, observation: Any, action: Any, reward: Any, terminated: bool, seed: Any = None, discount: Any = None
+) -> Any:
     length = len(reward)
     ends = np.arange(length) == length - 1
     leaves = [
@@ -40,6 +42,8 @@ def columns(encoding: Any, observation: Any, action: Any, reward: Any, terminate
         "terminations": ends & terminated,
         "truncations": ends & (not terminated),
     }
+    if discount is not None:
+        values[DISCOUNTS] = np.asarray(discount, np.float32)
     return EpisodeColumns(values, length, seed)
 
 

@@ -59,7 +59,7 @@ ENDS: dict[str, dict[str, Any]] = {
     "truncated number": {"truncated": 2},
     "terminated array": {"terminated": np.array([True, False])},
 }
-DISCOUNTS = {"discount text": "1", "discount nothing": None}
+DISCOUNTS = {"discount text": "1", "discount nothing": None, "discount NaN": np.nan, "discount large": 1.5}
 
 
 class Script:

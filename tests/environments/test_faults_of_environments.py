@@ -62,6 +62,7 @@ ADAPTERS = {
     "own agents": lambda: agents(OwnAgents),
     "single in a worker": lambda: single("scripted_faults:Single", SAME),
     "agents in a worker": lambda: agents("scripted_faults:Parallel", SAME),
+    "dm_env in a worker": lambda: single("scripted_faults:Dm", SAME),
 }
 
 
@@ -90,11 +91,14 @@ WORDS = {
     "terminated array": r"terminat.* (array|of shape \(2, 2\))",
     "discount text": "discount '1'",
     "discount nothing": "discount None",
+    "discount NaN": "discount nan",
+    "discount large": "discount 1.5",
 }
 ENDS_OF = {
     "old Gym": ("terminated text", "terminated array"),
     "dm_env": faulty.DISCOUNTS,
     "dm_env agents": faulty.DISCOUNTS,
+    "dm_env in a worker": ("discount NaN", "discount large"),
 }
 
 

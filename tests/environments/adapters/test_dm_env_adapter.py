@@ -85,7 +85,8 @@ def test_images_with_their_channels_first_are_turned():
 
 def test_rewards_and_discounts_are_numbers():
     assert error_of("DmNoReward") == (
-        "'step' of DmNoReward gives the reward None and the discount None: both must be numbers"
+        "'step' of DmNoReward gives the reward None and the discount None: both must be numbers, and "
+        "the discount one from 0 to 1"
     )
 
 

@@ -7,6 +7,7 @@ from dm_env import specs as dm_specs
 from callboard.data import Timestep
 from callboard.environments.recorded import episode_cutter
 from callboard.environments.recorded.chosen_infos import InfoColumns, TimestepInfos
+from callboard.environments.recorded.episode_columns import DISCOUNTS
 from callboard.environments.recorded.episode_cutter import EpisodeCutter, Step
 from callboard.specs import EnvironmentSpec
 
@@ -84,6 +85,7 @@ def test_blocks_of_any_length_give_the_episodes_of_a_loop_over_each_environment(
         assert [rewards[number] for number in numbers] == episode.values["rewards"].tolist()
         assert episode.values["terminations"][:-1].sum() == episode.values["truncations"][:-1].sum() == 0
         assert episode.values["terminations"][-1] != episode.values["truncations"][-1]
+        assert DISCOUNTS not in episode.values
     assert len(found) > 50
     assert episodes_by_hand(begun, played) == sorted(
         (

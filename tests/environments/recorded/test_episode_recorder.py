@@ -194,6 +194,29 @@ def test_a_feed_plays_what_was_recorded_and_every_episode_before_any_again(tmp_p
     assert feed.steps == 3
 
 
+def test_discounts_of_the_environment_are_those_that_a_feed_plays(tmp_path):
+    files = EpisodeFiles(tmp_path / "discounts-v0", NUMBERS, {}, 1e9)
+    recorder = EpisodeRecorder(NUMBERS, [0, 1], files.append)
+    recorder.begin(timestep([0, 10], first=[0, 1]))
+    recorder.step(np.array([1, 5], np.int32), timestep([1, 11], discount=[0.5, 0]))
+    recorder.step(np.array([2, 6], np.int32), timestep([2, 12], last=[0], discount=[0.25, 0.1]))
+    recorder.step(np.array([3, 7], np.int32), timestep([3, 13], first=[0], last=[1], discount=[1, 0]))
+    recorder.step(np.array([4, 8], np.int32), timestep([4, 14], first=[1], last=[0], discount=[1, 1]))
+    recorder.close()
+    # Minari has no discounts, and reads the rest.
+    found = minari.MinariDataset(str(tmp_path / "discounts-v0" / "data"))
+    assert [bool(one.truncations[-1]) for one in found] == [True, False, True]
+    data = open_data(str(tmp_path / "discounts-v0"))
+    read = [(one.discount.tolist(), one.terminated) for one in data.all_episodes()]
+    assert read == [([0.5, 0.25], False), ([0, np.float32(0.1), 0], True), ([1], False)]
+    feed, played = EpisodeFeed([data], [1.0], 1, seed=3), set()
+    for _ in range(10):
+        played.add((feed.timestep.observation.item(), feed.timestep.discount.item()))
+        feed.advance()
+    wanted = {(1, 0.5), (2, 0.25), (11, 0), (12, float(np.float32(0.1))), (13, 0), (4, 1), (0, 1), (10, 1), (3, 1)}
+    assert played == wanted
+
+
 def test_many_small_blocks_may_wait_for_the_recording_thread_but_few_large_ones():
     waiting = _WaitingBlocks()
     for number in range(50):

@@ -330,6 +330,22 @@ def test_arrays_that_do_not_fit_are_refused(data, name, array, problem):
     refused(data, problem)
 
 
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (np.ones(2, np.float32), r"callboard_discounts is float32\(2,\), and needs 3 numbers of float32, as rewards"),
+        (np.ones(3), r"callboard_discounts is float64\(3,\)"),
+        (np.array([1, np.nan, 1], np.float32), "the discount of step 1 is nan, which is not between 0 and 1"),
+        (np.array([1.5, 1, 1], np.float32), "the discount of step 0 is 1.5, which is not"),
+        (np.zeros(3, np.float32), "its last discount is 0, and its last termination False: let"),
+    ],
+)
+def test_discounts_that_do_not_fit_are_refused(data, array, problem):
+    with h5py.File(data / "main_data.hdf5", "a") as main:
+        main["episode_0/callboard_discounts"] = array
+    refused(data, problem)
+
+
 def test_wrong_numbers_of_actions_do_not_speak_of_observations(data):
     with h5py.File(data / "main_data.hdf5", "a") as main:
         main["episode_0/actions"][1] = -1

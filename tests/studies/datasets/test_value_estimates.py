@@ -1,5 +1,7 @@
 """Values of policies from recorded episodes, against what they gain."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,33 @@ def test_all_methods_agree_on_the_policy_that_acted(ppo):
 def test_arguments_that_do_not_fit_are_refused(settings, problem):
     with pytest.raises(CallboardError, match=problem):
         estimate_value("runs/x", "runs/y", **settings)
+
+
+def test_discounts_of_the_environment_are_part_of_every_estimate(tmp_path, monkeypatch):
+    from recorded_sets import CARTPOLE, cartpole_episode, write
+
+    from callboard.studies.datasets import value_estimates
+
+    discount = [0.5, 1, 0.5, 1]
+    name = write(tmp_path / "set-v0", CARTPOLE, [{**cartpole_episode(1, 4), "discount": discount}])
+
+    class Saved(tuple):
+        policy = SimpleNamespace(initial_state=lambda size: ())
+
+    experiment = SimpleNamespace(agent=SimpleNamespace(reward_discount=lambda: 0.5))
+    monkeypatch.setattr(
+        value_estimates, "read_saved_policy", lambda *_, **__: Saved((Saved.policy, CARTPOLE, experiment))
+    )
+    monkeypatch.setattr(value_estimates, "check_probabilities", lambda *_: None)
+    monkeypatch.setattr(value_estimates, "_log_prob", lambda *_: np.zeros(4))
+    wanted = 1 + 0.5 * 0.5 + 0.5**2 * 0.5 + 0.5**3 * 0.25
+    for method in ("is", "wis"):
+        assert estimate_value("x", name, method, behavior="y").value == pytest.approx(wanted)
+    learned = []
+    monkeypatch.setattr(value_estimates, "_actions", lambda *_: None)
+    monkeypatch.setattr(value_estimates, "fitted_q_evaluation", lambda spec, found, *_: learned.append(found))
+    estimate_value("x", name)
+    assert learned[0].discount.tolist() == discount
 
 
 @pytest.mark.slow
