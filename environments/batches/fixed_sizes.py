@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
 from ...data import Nest
-from ...errors import CallboardError, kind_of, one_line
+from ...errors import CallboardError, one_line, type_text
 from ...settings.named_objects import import_object
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import MultiDiscreteArray
@@ -141,7 +141,7 @@ def _fixed_text(space: spaces.Space, sizes: FixedSizes, path: tuple[str, ...]) -
 def _character_numbers(index: Mapping[str, int], path: Sequence[str], text: str) -> list[int]:
     """Returns the numbers of the characters of a text."""
     if not isinstance(text, str):
-        raise CallboardError(f"the observation{place_text(path)} is {kind_of(text)}, not text")
+        raise CallboardError(f"the observation{place_text(path)} is {type_text(text)}, not text")
     try:
         return [index[character] for character in text]
     except KeyError as error:
@@ -180,7 +180,7 @@ def _fixed_sequence(
         try:
             elements = list(iterate(space.stacked_feature_space, value) if space.stack else value)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CallboardError(f"the observation{place_text(path)} is {kind_of(value)}, not a sequence") from error
+            raise CallboardError(f"the observation{place_text(path)} is {type_text(value)}, not a sequence") from error
         rows = [convert_element(one) for one in elements[:length]]
         flattened = flatten(rows) if rows else np.zeros((0, *flat.shape), flat.dtype)
         present = _padded(np.ones(len(elements), np.int8), length, "sequence")

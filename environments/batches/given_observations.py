@@ -125,7 +125,7 @@ def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, i
     if not isinstance(given, kind) or isinstance(given, str):
         names = ", ".join(repr(key) for key, _ in parts)
         what = "a mapping with" if isinstance(encodings, dict) else "a tuple of"
-        raise CallboardError(f"the observation{place_text(path)} is {kind_of(given)}, not {what} the parts {names}")
+        raise CallboardError(f"the observation{place_text(path)} is {type_text(given)}, not {what} the parts {names}")
     try:
         read = [_read(part, given[key], (*path, str(key)), sizes, batches) for key, part in parts]
     except (KeyError, IndexError) as error:
