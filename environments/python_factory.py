@@ -11,7 +11,7 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from ..errors import CallboardError, first_line, message_of
+from ..errors import CallboardError, first_line, message_of, type_text
 from ..messages.caller_words import argument
 from ..settings.named_objects import import_object
 from .adapters.dm_env_adapter import DmEnvBatch
@@ -231,14 +231,14 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
         environment = environment.func
     if isinstance(environment, str):
         return environment, options
-    kind = type(environment).__name__
+    kind = type_text(environment)
     if isinstance(environment, _KINDS):
         raise CallboardError(
-            f"env is a {kind} that is already made: give its name, its class or a function that makes it, since every "
+            f"env is {kind} that is already made: give its name, its class or a function that makes it, since every "
             "actor makes environments of its own"
         )
     if not callable(environment):
-        raise CallboardError(f"env must be a name, a class or a function that makes environments, not a {kind}")
+        raise CallboardError(f"env must be a name, a class or a function that makes environments, not {kind}")
     name = factory_name(environment)
     module, _, path = name.partition(":")
     try:

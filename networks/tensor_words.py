@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from ..data import Nest
+from ..errors import type_text
 
 
 def tensors_text(value: Nest) -> str:
@@ -12,5 +13,5 @@ def tensors_text(value: Nest) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(map(tensors_text, value))})"
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        return f"a {type(value).__name__}"
+        return type_text(value)
     return f"{tf.as_dtype(value.dtype).name} {tf.TensorShape(value.shape)}"

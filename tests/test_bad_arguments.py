@@ -66,7 +66,7 @@ def bad_calls():
     return [
         (lambda: callboard.run("ppo"), "experiment must be an Experiment, such as .*, not a str"),
         (lambda: Session(None), "experiment must be an Experiment"),
-        (lambda: Session(EXPERIMENT, monitor=5), "monitor must have the methods status and notify, not be a int"),
+        (lambda: Session(EXPERIMENT, monitor=5), "monitor must have the methods status and notify, not be an int"),
         (lambda: Session(EXPERIMENT, add_nodes=5), "add_nodes must be a function"),
         (lambda: Session(EXPERIMENT, resume="no"), "resume must be True or False, not a str"),
         (lambda: callboard.compare([]), "name a run to compare"),

@@ -16,7 +16,7 @@ WRONG_PATHS = {
     "long name": ("x" * 256, "is too long for a file"),
     "long path": ("x/" * 2048, "is too long for a file"),
     "bytes": (b"runs", "by a path or a URL, not by a bytes"),
-    "number": (5, "by a path or a URL, not by a int"),
+    "number": (5, "by a path or a URL, not by an int"),
     "nothing": (None, "by a path or a URL, not by a NoneType"),
 }
 TAKE_PATHS = {

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ...errors import CallboardError, exits_refused, message_of
+from ...errors import CallboardError, exits_refused, message_of, type_text
 from ...messages.caller_words import argument
 from ..batches.encoding import encode_one
 from ..batches.given_observations import one_number
@@ -59,7 +59,7 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
     name = environment_name(environment)
     if isinstance(outcome, tuple) and len(outcome) == 5:
         return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")
-    what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
+    what = f"{len(outcome)} values" if isinstance(outcome, tuple) else type_text(outcome)
     is_old = isinstance(outcome, tuple) and len(outcome) == 4
     old = ", as in the old interface of Gym" if is_old else ""
     # The wrapper is for single environments.

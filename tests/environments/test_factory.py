@@ -90,7 +90,7 @@ def test_an_environment_is_a_name_a_class_or_a_function():
     environments.check(make_short, {"size": 5})
     with pytest.raises(CallboardError, match="make_short' has no option 'siz'; did you mean 'size'?"):
         environments.check(make_short, {"siz": 5})
-    with pytest.raises(CallboardError, match="env must be a name, a class or a function .*, not a int"):
+    with pytest.raises(CallboardError, match="env must be a name, a class or a function .*, not an int"):
         environments.make(5, 1, [0])
     with pytest.raises(CallboardError, match=r"env '\[\{name: A' is not a list of environments: write"):
         environments.check("[{name: A")

@@ -129,7 +129,7 @@ def test_entries_are_names_classes_mappings_or_weighted_environments():
         ([{"name": "A", "wait": 1}], "unknown key 'env.wait'; did you mean 'env.weight'?"),
         ([{"name": "A", "weight": 0}], "env.weight must be a number above 0, not 0"),
         ([{"name": "A", "options": [1]}], "env.options must be settings by name, such as {size: 5}, not [1]"),
-        ([5], "env must be a name, a class or a function that makes environments, not a int"),
+        ([5], "env must be a name, a class or a function that makes environments, not an int"),
     ],
 )
 def test_other_entries_are_refused_in_one_line(entries, message):

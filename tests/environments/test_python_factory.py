@@ -128,7 +128,7 @@ def test_what_cannot_be_imported_stands_for_itself():
             functools.partial(Seeded, 3),
             "positional arguments (3,): give them by keyword, since they become",
         ),
-        (5, "env must be a name, a class or a function that makes environments, not a int"),
+        (5, "env must be a name, a class or a function that makes environments, not an int"),
     ],
 )
 def test_other_objects_are_refused_in_one_line(environment, message):

@@ -59,7 +59,7 @@ def test_a_callback_may_raise_anything(error, line):
         CallbackCalls([Leaving()], RUN).call("on_result", None)
 
 
-@pytest.mark.parametrize("value, says", [(5, "it returned a int, not a mapping"), ({"a": "b"}, "the metric 'a'")])
+@pytest.mark.parametrize("value, says", [(5, "it returned an int, not a mapping"), ({"a": "b"}, "the metric 'a'")])
 def test_what_is_no_metric_is_an_error(value, says):
     with pytest.raises(CallbackFailed, match=says):
         CallbackCalls([Returning(value)], RUN).call("on_result", {})
