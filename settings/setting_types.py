@@ -6,6 +6,7 @@ the annotations of the dataclasses describe.
 
 import collections.abc
 import contextlib
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -32,6 +33,11 @@ FiniteFloat = Annotated[float, Interval(gt=-math.inf, lt=math.inf)]
 UnitInterval = Annotated[float, Interval(ge=0, le=1)]
 NAME = "name"
 """A group with a setting of this name may be given as that name alone: `optimizer: adam`."""
+
+# A class that is pickled by value, as those of the started program are, takes these marks along.  They are told apart by
+# identity, here and in `dataclasses`, so a copy of one would be taken for a default.
+copyreg.pickle(type(dataclasses.MISSING), lambda _: "MISSING")
+copyreg.pickle(type(dataclasses.KW_ONLY), lambda _: "KW_ONLY")
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")  # 010 is 8 to some, and 10 to others.
 _MOST_DIGITS = 30

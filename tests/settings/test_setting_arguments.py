@@ -91,3 +91,28 @@ def test_what_was_converted_can_be_pickled_copied_and_changed(value):
     for again in (pickle.loads(pickle.dumps(value)), cloudpickle.loads(cloudpickle.dumps(value))):
         assert again == value and type(again) is type(value)
     assert copy.copy(value) == copy.deepcopy(value) == dataclasses.replace(value) == value
+
+
+def test_a_class_that_was_pickled_by_value_is_still_that_class():
+    @dataclasses.dataclass(frozen=True)
+    class Costs:
+        start: float
+        sizes: tuple[int, ...] = dataclasses.field(default_factory=lambda: (1, 2))
+
+    @dataclasses.dataclass(frozen=True)
+    class Mine(Ppo):
+        cost: float = 0.5
+        costs: Costs = Costs(0.1)
+
+    received = pickle.loads(cloudpickle.dumps(Mine(cost=0.3)))
+    assert received == Mine(cost=0.3) and received.costs.sizes == (1, 2)
+    assert dataclasses.replace(received, clip=0.1).cost == 0.3
+    assert Mine(costs={"start": 0.2}).costs == Costs(0.2)
+    start, sizes = dataclasses.fields(Costs)
+    assert start.default is start.default_factory is sizes.default is dataclasses.MISSING
+
+    @dataclasses.dataclass(frozen=True)
+    class Later(Mine):
+        more: int = 1
+
+    assert Later(more=2).optimizer == Ppo().optimizer
