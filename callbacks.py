@@ -4,6 +4,8 @@ A run names them by class (`--callbacks package.module:Class`) or gets objects (
 docs/guides/callback.md.
 """
 
+import dataclasses
+import enum
 import inspect
 import json
 import pathlib
@@ -167,8 +169,8 @@ class Callbacks:
 
     def __new__(cls, *arguments: Any, **named: Any) -> "Callbacks":
         self = super().__new__(cls)
-        # A frozen dataclass takes attributes only in this way.
-        object.__setattr__(self, "_given", (arguments, named))
+        # A frozen dataclass takes attributes only in this way.  The constructor may change the lists that it is given.
+        object.__setattr__(self, "_given", (_copied(arguments), _copied(named)))
         return self
 
     def on_run_start(self, run: CallbackRun) -> None:
@@ -253,6 +255,13 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"it contains {type_text(value)}")
 
 
+def _copied(value: Any) -> Any:
+    """Returns an argument with copies of the lists and dictionaries in it."""
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
+
+
 def _arguments_by_name(kind: type, bound: Mapping[str, Any]) -> dict[str, Any]:
     by_name: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind).parameters.items():
@@ -267,4 +276,23 @@ def _arguments_by_name(kind: type, bound: Mapping[str, Any]) -> dict[str, Any]:
             )
         else:
             by_name[name] = bound[name]
+    if NAME in by_name:
+        raise CallboardError(
+            f"the callbacks {kind.__name__} take the argument {NAME!r}, which in the run's settings is the name of their "
+            "class: rename it"
+        )
+    for name, value in by_name.items():
+        _check_argument(kind, name, value)
     return by_name
+
+
+def _check_argument(kind: type, name: str, value: Any) -> None:
+    """Refuses an argument of callbacks that the run's settings would give back as something else."""
+    if isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_argument(kind, name, inner)
+    elif dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or callable(value):
+        raise CallboardError(
+            f"the callbacks {kind.__name__} take {type_text(value)} as {name!r}, which the run's settings cannot hold: let "
+            "the constructor take text, numbers, true, false, lists or mappings, and make it of them"
+        )

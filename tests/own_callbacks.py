@@ -1,5 +1,7 @@
 """Callbacks and an environment for tests; their classes are imported by name."""
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 
@@ -98,3 +100,18 @@ class RefusesItsFile(Callbacks):
             raise OSError("no room")
         if file == "exit":
             raise SystemExit(3)
+
+
+@dataclasses.dataclass
+class Goals(Callbacks):
+    goals: list[float]
+    weight: float = 1.0
+
+    def __post_init__(self):
+        self.goals.append(0.0)
+
+
+class TakesName(Callbacks):
+    def __init__(self, name="a", **others):
+        self.name = name
+        self.others = others

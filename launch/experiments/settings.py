@@ -326,6 +326,8 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Converts settings to values that YAML can represent."""
+    if isinstance(value, Callbacks):  # They may be of any other kind, too.
+        return plain(value.setting())
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -334,8 +336,6 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
     if isinstance(value, enum.Enum):
         return value.name
-    if isinstance(value, Callbacks):
-        return plain(value.setting())
     if callable(value):
         return f"{value.__module__}:{value.__qualname__}"
     return str(value) if isinstance(value, pathlib.PurePath) else value

@@ -1,10 +1,16 @@
 """Callbacks as settings: names, arguments and objects, and what is refused."""
 
+import enum
+import functools
+
 import pytest
-from own_callbacks import Raising, Recorder, RefusesItsFile, Silent, WithPositional
+import yaml
+from own_callbacks import Goals, Raising, Recorder, RefusesItsFile, Silent, TakesName, WithPositional
 
 from callboard.callbacks import Callbacks
 from callboard.errors import CallboardError
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.experiments.settings import format_experiment, parse_experiment
 from callboard.settings.callback_settings import callback_settings, check_callbacks, make_callbacks, overridden
 
 NAMED = {"name": "own_callbacks:Recorder", "factor": 3.0}
@@ -80,6 +86,45 @@ def test_an_object_that_could_not_be_made_again_is_refused():
 
     assert "define the class at a module's top" in error_of(lambda: check_callbacks([Local()]))
     assert "take the argument 'numbers' by position" in error_of(lambda: check_callbacks([WithPositional(1, 2)]))
+
+
+def test_arguments_are_saved_as_they_were_given():
+    given = [1.0, {"far": [2.0]}]
+    callbacks = Recorder(given)
+    given[1]["far"].append(3.0)
+    given.append(4.0)
+    assert callbacks.setting() == {"name": "own_callbacks:Recorder", "factor": [1.0, {"far": [2.0]}]}
+
+
+def test_a_dataclass_of_callbacks_is_made_again_from_the_settings_of_its_run():
+    experiment = Experiment("ppo", env="CartPole-v1", callbacks=[Goals([1.0]), Goals([2.0], weight=3)])
+    saved = yaml.safe_load(format_experiment(experiment))
+    assert saved["callbacks"][0] == {"name": "own_callbacks:Goals", "goals": [1.0]}
+    assert make_callbacks(parse_experiment(None, saved, []).callbacks) == [Goals([1.0]), Goals([2.0], weight=3)]
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    "callbacks, says",
+    [
+        (
+            lambda: TakesName("b"),
+            "TakesName take the argument 'name', which in the run's settings is the name of their",
+        ),
+        (lambda: TakesName(more=Color.RED), "TakesName take a Color as 'more', which the run's settings cannot hold"),
+        (lambda: TakesName(more=[{"a": Color}]), "TakesName take an EnumMeta as 'more'"),
+        (lambda: TakesName(more=functools.partial(int, 3)), "TakesName take a partial as 'more'"),
+        (
+            lambda: Goals([1.0], weight=Goals([])),
+            "Goals take a Goals as 'weight', which the run's settings cannot hold",
+        ),
+    ],
+)
+def test_arguments_that_settings_would_give_back_as_something_else_are_refused(callbacks, says):
+    assert says in error_of(lambda: check_callbacks(callbacks()))
 
 
 def test_which_methods_are_overridden():
