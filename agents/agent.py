@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -10,9 +11,11 @@ import numpy as np
 import tree
 
 from ..data import Layout, Nest, Timestep, Update
+from ..errors import CallboardError
 from ..settings.replay_settings import ReplaySettings
 from ..settings.setting_arguments import check_argument_names, convert_arguments
-from ..settings.setting_types import check_ranges
+from ..settings.setting_types import NAME, check_ranges, field_types
+from ..settings.settings_classes import check_only_fields
 from .watched import Watch
 
 if TYPE_CHECKING:
@@ -71,8 +74,8 @@ class Agent(abc.ABC):
     Values may be plain, as in YAML: `Ppo(optimizer={"learning_rate": 1e-3})` changes one setting of the optimizer.
 
     Raises:
-      CallboardError: there is no hyperparameter of that name, or its value does not fit its annotation (see
-        `setting_types`).
+      CallboardError: there is no hyperparameter of that name, its value does not fit its annotation (see
+        `setting_types`), or the class is not written as `check_agent_class` says.
     """
 
     live: ClassVar[tuple[str, ...]] = ()
@@ -90,7 +93,9 @@ class Agent(abc.ABC):
         def __new__(cls, *arguments: Any, **named: Any) -> Agent:
             # Before the constructor of the dataclass, which knows no similar names.
             check_argument_names(cls, named)
-            return super().__new__(cls)
+            made = super().__new__(cls)
+            check_agent_class(cls)
+            return made
 
     def __post_init__(self) -> None:
         convert_arguments(self, "agent")
@@ -198,6 +203,24 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:
         """Creates the learner that trains `networks`; called in the strategy's scope."""
+
+
+def check_agent_class(kind: type) -> None:
+    """Rejects a class of agents whose hyperparameters cannot be those of a run.
+
+    Raises:
+      CallboardError: it is no dataclass, or one of its fields has a name or a kind that a run's settings cannot hold.
+    """
+    if not dataclasses.is_dataclass(kind):
+        raise CallboardError(
+            f"the agent {kind.__name__} must be a frozen dataclass: write @dataclasses.dataclass(frozen=True) above it"
+        )
+    check_only_fields(kind)
+    if NAME in field_types(kind):
+        raise CallboardError(
+            f"the agent {kind.__name__} has the setting {NAME!r}, which in a run's settings is the name of the agent: "
+            "rename it"
+        )
 
 
 def _is_gray(leaf: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import CallboardError
 from ..settings.named_objects import import_object
 from ..settings.setting_types import shown
-from .agent import Agent
+from .agent import Agent, check_agent_class
 from .agent_names import agent_path
 from .offline.bc_settings import AWRSettings, BCSettings
 from .offline.iql_settings import IQLSettings
@@ -63,12 +63,13 @@ def agent_settings(name: str) -> type:
     For built-in agents this is the base class of the agent with its hyperparameters, which does not import TensorFlow.
 
     Raises:
-      CallboardError: as for `agent_class`, or the agent is not a dataclass.
+      CallboardError: as for `agent_class` and `check_agent_class`.
     """
-    settings = _SETTINGS.get(name) or agent_class(name)
-    if not dataclasses.is_dataclass(settings):
-        raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
-    return settings
+    if name in _SETTINGS:
+        return _SETTINGS[name]
+    kind = agent_class(name)
+    check_agent_class(kind)
+    return kind
 
 
 def made_agent(agent: Any) -> Agent:

@@ -1,5 +1,6 @@
 """The setting `callbacks`: classes by name, with or without arguments, and objects."""
 
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,7 @@ from ..callbacks import NAME, Callbacks
 from ..errors import CallboardError, anything_raised, one_line, unknown
 from .named_objects import import_object
 from .setting_types import texts_of
+from .settings_classes import check_annotations
 
 _CALLED = "on_"
 """Beginning of the names of the methods that a run calls."""
@@ -107,7 +109,9 @@ def _new(kind: type[Callbacks], arguments: Mapping[str, Any]) -> Callbacks:
 
 
 def _with_known_methods(kind: type[Callbacks]) -> type[Callbacks]:
-    """Returns a class; raises `CallboardError` for a method that would never be called."""
+    """Returns a class; raises `CallboardError` for a method that would never be called, or a field that is ignored."""
+    if dataclasses.is_dataclass(kind):
+        check_annotations(kind)
     known = [name for name in vars(Callbacks) if name.startswith(_CALLED)]
     for name in dir(kind):
         if name.startswith(_CALLED) and name not in known and callable(getattr(kind, name)):

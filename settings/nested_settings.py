@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .setting_descriptions import is_mapping, is_union
 from .setting_types import NAME, default_of, field_types
+from .settings_classes import check_only_fields
 
 T = TypeVar("T")
 
@@ -31,8 +32,12 @@ def declared_fields(settings: Any) -> dict[str, Field]:
 
     Args:
       settings: a dataclass, or an instance, whose values are then the defaults.
+
+    Raises:
+      CallboardError: the class, or one of those in it, is not written as settings must be.
     """
     kind = settings if isinstance(settings, type) else type(settings)
+    check_only_fields(kind)
     texts = _attribute_texts(kind)
     hints = field_types(kind)
     found: dict[str, Field] = {}

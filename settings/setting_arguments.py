@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import unknown_setting
 from .nested_settings import declared_fields
-from .setting_types import changed_fields
+from .setting_types import changed_fields, field_types
 
 
 def convert_arguments(settings: Any, key: str = "") -> None:
@@ -34,10 +34,12 @@ def check_argument_names(kind: type, given: Mapping[str, Any], others: Mapping[s
       others: what could be meant besides, by flat name: settings of another class, and how they are written.
 
     Raises:
-      CallboardError: names the first of them, and the closest one.
+      CallboardError: names the first of them, and the closest one; or the dataclass is not written as settings must
+        be.
     """
     if not dataclasses.is_dataclass(kind):
         return
+    field_types(kind)
     names = {field.name for field in dataclasses.fields(kind) if field.init}
     unknown = [name for name in given if name not in names]
     if not unknown:

@@ -22,6 +22,7 @@ from annotated_types import Interval
 
 from ..errors import CallboardError, unknown_setting
 from .setting_descriptions import described, is_union, shown
+from .settings_classes import check_annotations
 
 PositiveInt = Annotated[int, Interval(ge=1)]
 LayerSize = Annotated[int, Interval(ge=1, le=2**16)]
@@ -34,7 +35,7 @@ UnitInterval = Annotated[float, Interval(ge=0, le=1)]
 NAME = "name"
 """A group with a setting of this name may be given as that name alone: `optimizer: adam`."""
 
-# A class that is pickled by value, as those of the started program are, takes these marks along.  They are told apart by
+# A class that is pickled by value, as those of the started program are, takes these marks along.  They are known by
 # identity, here and in `dataclasses`, so a copy of one would be taken for a default.
 copyreg.pickle(type(dataclasses.MISSING), lambda _: "MISSING")
 copyreg.pickle(type(dataclasses.KW_ONLY), lambda _: "KW_ONLY")
@@ -128,12 +129,17 @@ def texts_of(setting: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def field_types(settings: Any) -> Mapping[str, Any]:
-    """Returns the annotations of the dataclass fields that can be set, by name."""
+    """Returns the annotations of the dataclass fields that can be set, by name.
+
+    Raises:
+      CallboardError: the author of the class has forgotten an annotation or the decorator.
+    """
     return _field_types(settings)
 
 
 @functools.cache
 def _field_types(settings: Any) -> Mapping[str, Any]:
+    check_annotations(settings)
     try:
         hints = typing.get_type_hints(settings, include_extras=True)
     except Exception:  # An annotation may use a name that is imported for type checkers only.

@@ -70,7 +70,13 @@ def read_wrappers(wrappers: Any) -> tuple[NamedWrapper, ...]:
         arguments = {} if isinstance(one, str) else {str(key): value for key, value in one.items() if key != NAME}
         kind = _find(name)
         try:
-            inspect.signature(kind).bind(None, **arguments)
+            taken = inspect.signature(kind)
+            if NAME in taken.parameters and taken.parameters[NAME].default is inspect.Parameter.empty:
+                raise CallboardError(
+                    f"env_wrappers: {name!r} needs the argument {NAME!r}, which in env_wrappers is the name of its "
+                    "class: rename it, or give it a default"
+                )
+            taken.bind(None, **arguments)
         except TypeError as error:
             raise CallboardError(
                 f"env_wrappers: {name!r}: {error}; write [{{name: {name}, argument: value}}] to give arguments"

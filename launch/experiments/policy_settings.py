@@ -13,7 +13,7 @@ from ...agents.agent_names import agent_name
 from ...agents.registry import agent_class, agent_settings
 from ...errors import CallboardError, unknown
 from ...settings.nested_settings import declared_fields, merged_values
-from ...settings.setting_types import NAME, check_ranges, converted, given_fields, shown
+from ...settings.setting_types import NAME, check_ranges, converted, field_types, given_fields, shown
 from ..run_directory.found_runs import parse_run_reference
 
 SHARED = "shared"
@@ -151,7 +151,7 @@ def _parse(key: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> 
     name, values = parse_agent(settings, key)
     values = _with_underscores(values)
     for needed, kind in _KINDS.items():
-        if needed in values:
+        if needed in values and not _is_setting(needed, name):
             return converted(key, values if name is None else {**values, NAME: name}, kind)
     if name == RANDOM:
         if values:
@@ -162,6 +162,11 @@ def _parse(key: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> 
     made = AgentSettings(name or agent, values)
     made.check(key)
     return made
+
+
+def _is_setting(key: str, agent: str | None) -> bool:
+    """Returns whether a key, with which settings of a policy of another kind begin, is a setting of the named agent."""
+    return agent not in (None, RANDOM) and key in field_types(agent_settings(agent))
 
 
 def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:

@@ -47,6 +47,16 @@ def test_wrappers_that_change_rewards_are_recognized():
     assert without_rewards([CLIP, "NormalizeReward", *kept]) == kept
 
 
+class NeedsName(gymnasium.Wrapper):
+    def __init__(self, env, name):
+        super().__init__(env)
+
+
+def test_a_wrapper_whose_argument_no_setting_can_give_is_refused():
+    with pytest.raises(CallboardError, match="NeedsName' needs the argument 'name', which in env_wrappers is the name"):
+        read_wrappers(f"{__name__}:NeedsName")
+
+
 @pytest.mark.parametrize(
     "setting, message",
     [

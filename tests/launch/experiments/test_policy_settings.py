@@ -1,5 +1,7 @@
 """Settings of policies: every kind, every wrong value, and the way through YAML and options."""
 
+import dataclasses
+
 import pytest
 
 from callboard.agents.agent import Agent
@@ -14,6 +16,7 @@ from callboard.launch.experiments.policy_settings import (
     TrainedPolicy,
     check_policies,
     learning_policies,
+    made_policies,
     parse_policies,
     policy_setting,
 )
@@ -88,6 +91,19 @@ def test_wrong_values_are_refused_in_one_line(settings, message):
 def test_settings_restore_the_policy(policy):
     restored = parse(plain(policy_setting(policy)))
     assert (restored.make() if isinstance(restored, AgentSettings) else restored) == policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighted(Ppo):
+    """An agent with a setting that has the name of one of a policy of another kind."""
+
+    weights: float = 1.0
+
+
+def test_an_agent_of_one_s_own_may_have_a_setting_called_weights():
+    settings = plain(policy_setting(Weighted(weights=2.0)))
+    (policy,) = made_policies(parse_policies({"a": settings}, "ppo", {})).values()
+    assert policy == Weighted(weights=2.0)
 
 
 def test_a_name_from_yaml_may_be_a_number():
