@@ -3,6 +3,7 @@
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_batch import GymnasiumBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
+from .adapters.gymnasium_wrappers import named_wrappers
 from .batches.batched import BatchedEnvironment, EnvironmentWrapper
 from .batches.seeding import environment_seeds
 from .checks.episode_limits import unending_advice
@@ -58,6 +59,7 @@ __all__ = [
     "make_multi_agent",
     "make_policy_batches",
     "named_factory",
+    "named_wrappers",
     "names",
     "parse_mapping",
     "read_mixture",

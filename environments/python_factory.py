@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError, first_line, message_of, type_text
 from ..messages.caller_words import argument
-from ..settings.named_objects import import_object
+from ..settings.named_objects import import_object, importable_name
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
@@ -238,14 +237,8 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
             "actor makes environments of its own"
         )
     if not callable(environment):
-        raise CallboardError(f"env must be a name, a class or a function that makes environments, not {kind}")
-    name = factory_name(environment)
-    module, _, path = name.partition(":")
-    try:
-        found = functools.reduce(getattr, path.split("."), sys.modules[module])
-    except (KeyError, AttributeError):
-        return environment, options
-    return (name, options) if found == environment else (environment, options)
+        raise CallboardError(f"env must be a name, a class or a function that makes environments, not a {kind}")
+    return importable_name(environment) or environment, options
 
 
 def register_environment(name: str, factory: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..callbacks import NAME, Callbacks
 from ..errors import CallboardError, anything_raised, one_line, unknown
-from .named_objects import import_object
+from .named_objects import import_object, importable_name
 from .setting_types import texts_of
 from .settings_classes import check_annotations
 
@@ -31,7 +31,7 @@ def callback_settings(callbacks: Any) -> list[str | dict[str, Any] | Callbacks]:
         callbacks = [callbacks]
     if not isinstance(callbacks, list | tuple):
         raise _wrong(callbacks)
-    callbacks = [_made(one) if isinstance(one, type) else one for one in callbacks]
+    callbacks = [_made(one) if isinstance(one, type) else _named(one) for one in callbacks]
     for one in callbacks:
         if not isinstance(one, str | Callbacks) and not (isinstance(one, Mapping) and isinstance(one.get(NAME), str)):
             raise _wrong(one)
@@ -96,6 +96,12 @@ def _made(kind: type) -> Callbacks:
     except TypeError as error:
         raise CallboardError(f"callbacks {kind.__name__} need arguments: pass an object ({error})") from error
     return _new(kind, {})
+
+
+def _named(callback: Any) -> Any:
+    """Returns a mapping of a class and its arguments with the class's name in its place, and anything else as it is."""
+    is_class = isinstance(callback, Mapping) and isinstance(callback.get(NAME), type)
+    return {**callback, NAME: importable_name(callback[NAME])} if is_class else callback
 
 
 def _new(kind: type[Callbacks], arguments: Mapping[str, Any]) -> Callbacks:

@@ -82,6 +82,18 @@ def import_object(kind: str, path: str) -> Any:
     return found
 
 
+def importable_name(found: Any) -> str | None:
+    """Returns the name by which a setting can name a class or a function, or None if it cannot be imported by one."""
+    module, path = (getattr(found, attribute, None) for attribute in ("__module__", "__qualname__"))
+    if not isinstance(module, str) or not isinstance(path, str):
+        return None
+    try:
+        same = functools.reduce(getattr, path.split("."), sys.modules[module]) == found
+    except (KeyError, AttributeError):
+        return None
+    return f"{module}:{path}" if same else None
+
+
 def of_program(kind: str, path: str) -> CallboardError:
     """Returns the error for what only the program that started a run has."""
     return CallboardError(

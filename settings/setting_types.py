@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from ..errors import CallboardError, unknown_setting
+from .named_objects import importable_name
 from .setting_descriptions import described, is_union, shown
 from .settings_classes import check_annotations
 
@@ -182,7 +183,7 @@ def _convert_part(value: Any, hint: Any, key: str, default: Any) -> Any:
     except Unfit as error:
         if _is_group(hint):
             raise _no_group(key, value, hint) from error
-        raise CallboardError(f"{key} must be {described(hint)}, not {shown(value)}") from error
+        raise CallboardError(f"{key} must be {described(hint)}, not {shown(value)}{_nameless(value, hint)}") from error
 
 
 def _convert(value: Any, hint: Any, key: str) -> Any:
@@ -215,6 +216,10 @@ def _convert_scalar(value: Any, hint: Any, origin: Any) -> Any:
         return _number(value)
     if origin is collections.abc.Callable:
         _require(callable(value))
+    elif hint is str and callable(value):
+        # A run saves names, by which it finds classes and functions again.
+        value = importable_name(value)
+        _require(value is not None)
     elif hint in (str, pathlib.Path):
         _require(isinstance(value, str | hint) and "\0" not in str(value))
         return hint(value)
@@ -227,6 +232,18 @@ def _convert_scalar(value: Any, hint: Any, origin: Any) -> Any:
         _require(isinstance(value, hint))
     # A user's agent may annotate a field with any type; the agent's own check then rejects wrong values.
     return value
+
+
+def _nameless(value: Any, hint: Any) -> str:
+    """Returns what to do about classes and functions that no name leads to, where a setting takes names."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    if not any(map(callable, values)) or not _takes_text(hint):
+        return ""
+    return "; a run saves classes and functions by their names: define them at the top of a module"
+
+
+def _takes_text(hint: Any) -> bool:
+    return hint is str or any(map(_takes_text, typing.get_args(hint)))
 
 
 def _whole_number(value: Any) -> int:
@@ -263,6 +280,7 @@ def _choice(value: Any, choices: Sequence[Any]) -> Any:
 def _convert_to_one_of(value: Any, hints: Sequence[Any], key: str) -> Any:
     # The value's own type is tried first: 1 stays an integer if floats are allowed too.
     exact = [hint for hint in hints if type(value) is (typing.get_args(hint)[0] if _has_range(hint) else hint)]
+    exact += [hint for hint in hints if typing.get_origin(hint) is collections.abc.Callable and callable(value)]
     for hint in [*exact, *hints]:
         with contextlib.suppress(Unfit):
             return _convert(value, hint, key)

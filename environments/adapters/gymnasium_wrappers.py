@@ -1,5 +1,6 @@
 """Wrappers of Gymnasium environments by name, as settings (`--env-wrappers`)."""
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +8,8 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from ...errors import CallboardError, message_of, unknown
-from ...settings.named_objects import import_object
-from ...settings.setting_types import texts_of
+from ...settings.named_objects import import_object, importable_name
+from ...settings.setting_types import shown, texts_of
 from ..batches.fixed_sizes import FixedSizeObservations
 from .old_gym import OldGym
 
@@ -34,13 +35,15 @@ def wrapper_settings(wrappers: Any) -> list[str | dict[str, Any]]:
     """Returns the wrappers of a setting, one by one.
 
     Args:
-      wrappers: names separated by commas, or a list of names and of mappings of the name and arguments.
+      wrappers: names separated by commas, or a list of names and of mappings of the name and arguments; classes stand
+        for their names, and a `functools.partial` for a mapping.
 
     Raises:
       CallboardError: they are anything else.
     """
     if isinstance(wrappers, str):
         return [*texts_of(wrappers)] if wrappers.strip() else []
+    wrappers = named_wrappers(wrappers)
     if not isinstance(wrappers, list | tuple):
         raise _wrong(wrappers)
     settings: list[str | dict[str, Any]] = []
@@ -52,6 +55,17 @@ def wrapper_settings(wrappers: Any) -> list[str | dict[str, Any]]:
         else:
             raise _wrong(one)
     return settings
+
+
+def named_wrappers(wrappers: Any) -> Any:
+    """Returns a setting of wrappers with names in place of classes.
+
+    Raises:
+      CallboardError: a class cannot be imported by its name, or a `functools.partial` has arguments without names.
+    """
+    if callable(wrappers):
+        wrappers = [wrappers]
+    return tuple(map(_named, wrappers)) if isinstance(wrappers, list | tuple) else wrappers
 
 
 def read_wrappers(wrappers: Any) -> tuple[NamedWrapper, ...]:
@@ -123,6 +137,27 @@ def _find(name: str) -> type[gymnasium.Wrapper]:
     if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
         raise CallboardError(f"env_wrappers: {name!r} is not a subclass of gymnasium.Wrapper")
     return found
+
+
+def _named(wrapper: Any) -> Any:
+    if isinstance(wrapper, Mapping) and callable(wrapper.get(NAME)):
+        return {**wrapper, NAME: _named(wrapper[NAME])}
+    if isinstance(wrapper, functools.partial):
+        if wrapper.args or NAME in wrapper.keywords:
+            raise CallboardError(
+                f"env_wrappers: a partial must give its arguments by name, and none called {NAME!r}, the name of "
+                "the class: give others, or derive a class that needs none"
+            )
+        return {NAME: _named(wrapper.func), **wrapper.keywords}
+    if not callable(wrapper):
+        return wrapper
+    name = importable_name(wrapper)
+    if name is None:
+        raise CallboardError(
+            f"env_wrappers: {shown(wrapper)} has no name by which a run can import it: define a class at the top of a "
+            "module"
+        )
+    return name
 
 
 def _wrong(what: Any) -> CallboardError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
-from ...environments import named_factory, read_mixture
+from ...environments import named_factory, named_wrappers, read_mixture
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded.recorded_data import parse_sources
 from ...errors import CallboardError, check_type
@@ -84,6 +84,7 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
         for field in ("mapping", "evaluation_mapping"):
             if callable(getattr(self, field)):
                 self._set(**{field: named_factory(getattr(self, field))[0]})
+        self._set(env_wrappers=named_wrappers(self.env_wrappers))
         return options
 
     def _fit_data_without_environment(self) -> None:

@@ -59,6 +59,10 @@ def test_a_class_stands_for_an_object_that_needs_no_arguments():
     assert isinstance(made, Recorder)
 
 
+def test_a_class_may_stand_for_its_name_beside_arguments():
+    assert callback_settings([{**NAMED, "name": Recorder}]) == [NAMED]
+
+
 @pytest.mark.parametrize(
     "given, says",
     [

@@ -4,7 +4,9 @@
 # mypy: disable-error-code="arg-type"
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -104,6 +106,29 @@ class Outer:
     sizes: tuple[PositiveInt, ...] = ()
     name: str = ""
     color: Literal["red", "blue"] | None = None
+
+
+def own_torso(spec):
+    return spec
+
+
+def test_classes_and_functions_stand_for_their_names():
+    name = f"{__name__}:own_torso"
+    assert converted("key", own_torso, str) == converted("key", own_torso, str | None) == name
+    assert converted("key", [own_torso, "b"], str | tuple[str, ...]) == (name, "b")
+    assert converted("key", {"image": Inner}, Mapping[str, str]) == {"image": f"{__name__}:Inner"}
+    # Where a function itself can be given, it stays one.
+    assert converted("key", own_torso, str | Callable[..., Any]) is own_torso
+
+
+@pytest.mark.parametrize("value", [lambda spec: spec, functools.partial(own_torso, 1), [own_torso, lambda: 1]])
+def test_what_has_no_name_is_refused_with_the_way_to_give_it_one(value):
+    with pytest.raises(
+        CallboardError, match="; a run saves classes and functions by their names: define them at the to"
+    ):
+        converted("key", value, str | tuple[str, ...] | None)
+    with pytest.raises(CallboardError, match="not <.*>$"):
+        converted("key", own_torso, PositiveInt)
 
 
 def test_the_ranges_of_nested_dataclasses_are_checked():

@@ -1,12 +1,15 @@
 """Wrappers by name: which are found, in which order they wrap, and mistakes."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
 
 from callboard import environments
-from callboard.environments.adapters.gymnasium_wrappers import read_wrappers, without_rewards, wrapped
+from callboard.environments.adapters.gymnasium_wrappers import named_wrappers, read_wrappers, without_rewards, wrapped
 from callboard.errors import CallboardError
+from callboard.launch.experiments.experiment import Experiment
 
 CLIP = {"name": "ClipReward", "min_reward": 0.0, "max_reward": 0.5}
 
@@ -45,6 +48,47 @@ def test_a_factory_of_gymnasium_environments_is_wrapped_too():
 def test_wrappers_that_change_rewards_are_recognized():
     kept = [{"name": "TimeLimit", "max_episode_steps": 5}, "FlattenObservation"]
     assert without_rewards([CLIP, "NormalizeReward", *kept]) == kept
+
+
+class Bonus(gymnasium.RewardWrapper):
+    def __init__(self, env, bonus=1.0):
+        super().__init__(env)
+        self.bonus = bonus
+
+    def reward(self, reward):
+        return reward + self.bonus
+
+
+BONUS = f"{__name__}:Bonus"
+
+
+@pytest.mark.parametrize(
+    "given, settings",
+    [
+        (Bonus, (BONUS,)),
+        (["FlattenObservation", Bonus], ("FlattenObservation", BONUS)),
+        ([{"name": Bonus, "bonus": 2.0}], ({"name": BONUS, "bonus": 2.0},)),
+        ([functools.partial(Bonus, bonus=2.0)], ({"name": BONUS, "bonus": 2.0},)),
+        ("A,B", "A,B"),
+    ],
+)
+def test_classes_stand_for_their_names_and_partials_for_mappings(given, settings):
+    assert named_wrappers(given) == settings == Experiment("ppo", env="CartPole-v1", env_wrappers=given).env_wrappers
+    assert given == "A,B" or read_wrappers(given)[-1].kind is Bonus
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (lambda env: env, "has no name by which a run can import it: define a class at the top of a module"),
+        (functools.partial(Bonus, None, 2.0), "a partial must give its arguments by name, and none called 'name'"),
+        (functools.partial(Bonus, name="b"), "a partial must give its arguments by name, and none called 'name'"),
+    ],
+)
+def test_classes_that_no_setting_can_name_are_refused(given, message):
+    for setting in (given, [given]):
+        with pytest.raises(CallboardError, match=message):
+            Experiment("ppo", env="CartPole-v1", env_wrappers=setting)
 
 
 class NeedsName(gymnasium.Wrapper):
