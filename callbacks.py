@@ -278,8 +278,8 @@ def _arguments_by_name(kind: type, bound: Mapping[str, Any]) -> dict[str, Any]:
             by_name[name] = bound[name]
     if NAME in by_name:
         raise CallboardError(
-            f"the callbacks {kind.__name__} take the argument {NAME!r}, which in the run's settings is the name of their "
-            "class: rename it"
+            f"the callbacks {kind.__name__} take the argument {NAME!r}, which in the run's settings is the name of "
+            "their class: rename it"
         )
     for name, value in by_name.items():
         _check_argument(kind, name, value)
@@ -293,6 +293,6 @@ def _check_argument(kind: type, name: str, value: Any) -> None:
             _check_argument(kind, name, inner)
     elif dataclasses.is_dataclass(value) or isinstance(value, enum.Enum) or callable(value):
         raise CallboardError(
-            f"the callbacks {kind.__name__} take {type_text(value)} as {name!r}, which the run's settings cannot hold: let "
-            "the constructor take text, numbers, true, false, lists or mappings, and make it of them"
+            f"the callbacks {kind.__name__} take {type_text(value)} as {name!r}, which the run's settings cannot hold: "
+            "let the constructor take text, numbers, true, false, lists or mappings, and make it of them"
         )

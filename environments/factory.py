@@ -17,6 +17,7 @@ import tree
 from ..errors import CallboardError, check_type
 from ..messages.caller_words import is_by_command
 from ..settings.named_objects import import_module, of_program
+from ..settings.setting_arguments import checked_names
 from ..specs import EnvironmentSpec, describe
 from .adapters.gymnasium_wrappers import without_rewards, wrapper_settings
 from .adapters.pettingzoo_names import PREFIX as PETTINGZOO
@@ -71,6 +72,7 @@ Environment = Factory | Sequence[Any]
 """The source of an environment: a name, a class or function, or a list for `mixtures.read_mixture`."""
 
 
+@checked_names
 def make(
     env: Environment,
     batch_size: int,

@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 from ..errors import CallboardError, first_line, message_of, type_text
 from ..messages.caller_words import argument
 from ..settings.named_objects import import_object, importable_name
+from ..settings.setting_arguments import checked_names
 from .adapters.dm_env_adapter import DmEnvBatch
 from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.old_gym import OldGym, as_gymnasium, has_old_interface
@@ -241,6 +242,7 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
     return importable_name(environment) or environment, options
 
 
+@checked_names
 def register_environment(name: str, factory: Callable[..., Any]) -> None:
     """Gives a class or function a name of the user's own, which `env` takes in this program.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import launchpad as lp
 
+from ..settings.setting_arguments import checked_names
 from .experiments.checked_run import Run
 from .experiments.environment_check import check_environment
 from .experiments.experiment import Experiment, check_is_experiment
@@ -19,6 +20,7 @@ from .saved.warm_start import check_warm_start
 from .session import Session
 
 
+@checked_names
 def run(
     experiment: Experiment,
     launcher: str | Launcher = DEFAULT_LAUNCHER,
@@ -54,6 +56,7 @@ def run(
     ).run()
 
 
+@checked_names
 def make_run(experiment: Experiment, resume: bool = False) -> Run:
     """Returns the run of an experiment for `program.make_program`, to be launched by Launchpad itself.
 

@@ -17,6 +17,7 @@ from ..callbacks import plain_task
 from ..environments import ONLY_AGENT
 from ..errors import CallboardError, UnknownAttribute, check_type, exits_refused, named_path, type_text, unknown
 from ..runtime.deadlines import Deadline
+from ..settings.setting_arguments import checked_names
 from ..settings.setting_types import shown
 from .experiments.checked_run import Run
 from .experiments.experiment import Experiment, check_is_experiment
@@ -41,6 +42,7 @@ from .trained.evaluation import current_players, play_episodes, with_evaluation_
 T = TypeVar("T")
 
 
+@checked_names
 class Session:
     """A run that the caller controls.
 

@@ -1,13 +1,16 @@
 """Settings that Python code gives as arguments, as plain as in YAML: `Ppo(optimizer={"learning_rate": 1e-3})`."""
 
 import dataclasses
+import functools
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
-from ..errors import unknown_setting
+from ..errors import CallboardError, similar_setting, unknown_setting
 from .nested_settings import declared_fields
 from .setting_types import changed_fields, field_types
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def convert_arguments(settings: Any, key: str = "") -> None:
@@ -49,6 +52,40 @@ def check_argument_names(kind: type, given: Mapping[str, Any], others: Mapping[s
         return
     known = {**{name: argument_text(name) for name in declared_fields(kind)}, **(others or {})}
     raise unknown_setting("argument", unknown[0], unknown[0], known, f"help({kind.__name__}) lists all")
+
+
+def checked_names(called: F) -> F:
+    """Lets a function, or the public methods of a class, refuse arguments that they do not take; a decorator.
+
+    Raises, when it is called:
+      CallboardError: names the first such argument, and the closest one.
+    """
+    if isinstance(called, type):
+        for name, method in list(vars(called).items()):
+            if inspect.isfunction(method) and (name in ("__init__", "__call__") or not name.startswith("_")):
+                setattr(called, name, checked_names(method))
+        return cast(F, called)
+    parameters = inspect.signature(called).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return called  # It knows itself which others it takes.
+    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    names = [name for name in names if name != "self"]
+
+    @functools.wraps(called)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        for name in named:
+            if name not in names:
+                raise _unknown_argument(called.__qualname__.removesuffix(".__init__"), name, names)
+        return called(*arguments, **named)
+
+    return cast(F, checked)
+
+
+def _unknown_argument(function: str, given: str, names: list[str]) -> CallboardError:
+    # Other libraries' names are explained by those of settings and options.
+    known = {form: name for name in names for form in (f"max_{name}", f"--{name}", name)}
+    hint = similar_setting(given, known) or f"it takes {', '.join(names) or 'none'}"
+    return CallboardError(f"unknown argument {given!r} of {function.removesuffix('.__call__')}; {hint}")
 
 
 def argument_text(name: str) -> str:

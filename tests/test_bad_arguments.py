@@ -10,6 +10,7 @@ from callboard.agents.ppo import Ppo
 from callboard.environments import make
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
+from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.run import make_run
 from callboard.policy_client import PolicyClient
@@ -19,6 +20,7 @@ from callboard.studies.comparison.run_results import read_results
 BAD = {"None": None, "text": "", "list": [], "zero": 0, "negative": -1, "object": object(), "bytes": b"x", "type": int}
 EXPERIMENT = Experiment(Ppo(), env="CartPole-v1", run_dir="runs/none")
 UNFIT = Experiment(Ppo(), env="CartPole-v1", run_dir="runs/none", max_steps=1, evaluator=False)
+WITHOUT_AGENT = Experiment(None, env="CartPole-v1", run_dir="runs/none")
 MISSING = "runs/missing"
 FUNCTIONS = {
     callboard.compare: {"runs": MISSING},
@@ -80,10 +82,34 @@ def bad_calls():
         (lambda: callboard.estimate_value(MISSING, MISSING, seed=-1), "seed must be a whole number of at least 0"),
         (lambda: callboard.ActingPolicy(None, EnvironmentSpec({}, {})), "policy must be what Agent.make_policy gives"),
         (lambda: make("CartPole-v1", None, [0]), "batch_size must be a whole number"),
+        (lambda: HostsLauncher(clster="x"), "unknown argument 'clster'; did you mean 'cluster'"),
+        (lambda: make("CartPole-v1", 2, sedes=[0, 1]), "unknown argument 'sedes' of make; did you mean 'seeds'"),
         (lambda: make_launcher(5), "launcher must be the name of a launcher"),
         (lambda: PolicyClient("http://localhost:1", 5), "token and ca_file are texts"),
         (lambda: PolicyClient("http://localhost:1", "t", timeout=None), "timeout must be a number of seconds"),
         (lambda: read_results(5, "x", False), "names must be a list of runs"),
+        (lambda: callboard.run(WITHOUT_AGENT, "inline"), "the experiment has no agent: name one"),
+        (lambda: Session(WITHOUT_AGENT), "the experiment has no agent: name one"),
+        (
+            lambda: callboard.evaluate(MISSING, n_episodes=5),
+            "unknown argument 'n_episodes' of evaluate; did you mean 'epis",
+        ),
+        (lambda: callboard.evaluate(MISSING, steps=5), "'steps' of evaluate; it takes run, episodes, mode, epsilon"),
+        (lambda: callboard.load_policy(MISSING, deterministic=True), "of load_policy; did you mean 'mode'"),
+        (lambda: callboard.export(MISSING, fromat="onnx"), "of export; did you mean 'format'"),
+        (lambda: callboard.run(EXPERIMENT, launchr="inline"), "of run; did you mean 'launcher'"),
+        (lambda: Session(EXPERIMENT, launchr="inline"), "of Session; did you mean 'launcher'"),
+        (lambda: Session(UNFIT).train(total_timesteps=5), "of Session.train; did you mean 'steps'"),
+        (lambda: Session(UNFIT).close(save=True), "unknown argument 'save' of Session.close; it takes none"),
+        (lambda: callboard.ActingPolicy(None, None, sed=3), "of ActingPolicy; did you mean 'seed'"),
+        (
+            lambda: callboard.ActingPolicy.__call__(None, 0, deterministic=True),
+            "of ActingPolicy; it takes observation, st",
+        ),
+        (lambda: callboard.dataset_info(data="x"), "of dataset_info; did you mean 'dataset'"),
+        (lambda: callboard.dataset_video(MISSING, 0, paht="x"), "of dataset_video; did you mean 'path'"),
+        (lambda: callboard.estimate_value(MISSING, MISSING, gamma=0.9), "of estimate_value; did you mean 'discount'"),
+        (lambda: callboard.register_environment("a", creator=5), "of register_environment; it takes name, factory"),
     ]
 
 

@@ -123,8 +123,10 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
 
 
 def check_is_experiment(experiment: Any) -> None:
-    """Raises `CallboardError` for an argument that is no experiment."""
+    """Raises `CallboardError` for an argument that is no experiment with an agent."""
     check_type("experiment", experiment, Experiment, "an Experiment, such as Experiment('ppo', env='CartPole-v1')")
+    if experiment.agent is None:
+        raise CallboardError("the experiment has no agent: name one, as in Experiment('ppo', env='CartPole-v1')")
 
 
 def _arguments_of_agent(agent: Any) -> dict[str, str]:

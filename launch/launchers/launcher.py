@@ -19,10 +19,11 @@ import contextlib
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...errors import CallboardError
 from ...messages.caller_words import argument
+from ...settings.setting_arguments import check_argument_names
 from ...settings.setting_types import check_ranges
 from ..experiments.checked_run import Run
 from ..experiments.experiment import Experiment
@@ -84,6 +85,13 @@ class Launcher(abc.ABC):
     """Whether actors may join and leave a run, so that their number may be a range."""
     stores_at_urls: ClassVar[bool] = False
     """Whether the run directory may be a URL."""
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: Any, **named: Any) -> Launcher:
+            # Before the constructor of the dataclass, which knows no similar names.
+            check_argument_names(cls, named)
+            return super().__new__(cls)
 
     def __init_subclass__(cls) -> None:
         if _LOCAL_NODES_BEFORE in vars(cls):

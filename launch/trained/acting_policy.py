@@ -20,9 +20,11 @@ from ...data import Nest, Timestep, rebuilt
 from ...environments.batches.encoding import decode, encoding_of, split
 from ...environments.batches.given_observations import read_numbers, read_observations
 from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, message_of, type_text
+from ...settings.setting_arguments import checked_names
 from ...specs import EnvironmentSpec
 
 
+@checked_names
 class ActingPolicy:
     """A policy that acts on observations as the environment gives them, with actions as the environment takes them.
 

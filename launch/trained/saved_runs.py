@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ...agents.agent import Policy
 from ...environments import environment_text
 from ...errors import CallboardError, exits_refused, named_path, type_text, unknown
+from ...settings.setting_arguments import checked_names
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart, Playing
@@ -27,6 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 @exits_refused()
+@checked_names
 def evaluate(
     run: str | os.PathLike[str],
     episodes: int = 20,
@@ -69,6 +71,7 @@ def evaluate(
 
 
 @exits_refused()
+@checked_names
 def export(
     run: str | os.PathLike[str],
     path: str | os.PathLike[str],
@@ -115,6 +118,7 @@ def with_environment(experiment: Playing, env: Any, options: Mapping[str, Any] |
 
 
 @exits_refused()
+@checked_names
 def load_policy(
     source: str | os.PathLike[str],
     mode: Literal["greedy", "sampled"] | None = None,

@@ -5,8 +5,10 @@ import os
 from ...environments.recorded import open_data
 from ...environments.recorded.dataset_summary import DatasetInfo, summarize
 from ...launch.experiments.recorded_metadata import recorded_environment, recorded_seed
+from ...settings.setting_arguments import checked_names
 
 
+@checked_names
 def dataset_info(dataset: str | os.PathLike[str]) -> DatasetInfo:
     """Reads a data set, and returns its returns, lengths and actions.
 

@@ -15,6 +15,7 @@ from ...environments.recorded.recorded_data import RecordedData, RecordedEpisode
 from ...errors import CallboardError, check_type, exits_refused, named_path
 from ...launch.experiments.recorded_metadata import is_harmless, recorded_environment
 from ...launch.pictures.video_files import FRAMES_PER_SECOND, even, video_file
+from ...settings.setting_arguments import checked_names
 from ...settings.setting_types import converted
 
 _LEAST_SIDE = 256
@@ -31,6 +32,7 @@ class EpisodeVideo(NamedTuple):
 
 
 @exits_refused()
+@checked_names
 def dataset_video(
     dataset: str | os.PathLike[str],
     episode: int,

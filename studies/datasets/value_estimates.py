@@ -16,6 +16,7 @@ from ...environments.recorded.recorded_data import RecordedData
 from ...errors import CallboardError, exits_refused
 from ...launch.trained.saved_runs import read_saved_policy
 from ...networks.action_policy import DiscretePolicy
+from ...settings.setting_arguments import checked_names
 from ...settings.setting_types import NonNegativeInt, UnitInterval, converted
 from ...specs import EnvironmentSpec
 from .fitted_q_evaluation import FittedQSettings, Transitions, fitted_q_evaluation
@@ -26,6 +27,7 @@ _ACTIONS = 4
 
 
 @exits_refused()
+@checked_names
 def estimate_value(
     policy: str | os.PathLike[str],
     dataset: str | os.PathLike[str],
