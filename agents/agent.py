@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -11,10 +12,11 @@ import numpy as np
 import tree
 
 from ..data import Layout, Nest, Timestep, Update
-from ..errors import CallboardError
+from ..errors import CallboardError, unknown
+from ..settings.nested_settings import declared_fields
 from ..settings.replay_settings import ReplaySettings
 from ..settings.setting_arguments import check_argument_names, convert_arguments
-from ..settings.setting_types import NAME, check_ranges, field_types
+from ..settings.setting_types import NAME, check_ranges, field_types, shown
 from ..settings.settings_classes import check_only_fields
 from .watched import Watch
 
@@ -205,11 +207,13 @@ class Agent(abc.ABC):
         """Creates the learner that trains `networks`; called in the strategy's scope."""
 
 
-def check_agent_class(kind: type) -> None:
+@functools.cache
+def check_agent_class(kind: type[Agent]) -> None:
     """Rejects a class of agents whose hyperparameters cannot be those of a run.
 
     Raises:
-      CallboardError: it is no dataclass, or one of its fields has a name or a kind that a run's settings cannot hold.
+      CallboardError: it is no dataclass, one of its fields has a name or a kind that a run's settings cannot hold, or
+        `live` names none of them.
     """
     if not dataclasses.is_dataclass(kind):
         raise CallboardError(
@@ -221,6 +225,12 @@ def check_agent_class(kind: type) -> None:
             f"the agent {kind.__name__} has the setting {NAME!r}, which in a run's settings is the name of the agent: "
             "rename it"
         )
+    if not isinstance(kind.live, tuple):
+        raise CallboardError(f"{kind.__name__}.live must be a tuple, such as ('clip',), not {shown(kind.live)}")
+    known = declared_fields(kind)
+    for name in kind.live:
+        if name not in known:
+            raise unknown(f"setting in {kind.__name__}.live", name, known, "it must be one of the agent's own")
 
 
 def _is_gray(leaf: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import CallboardError
 from ..settings.named_objects import import_object
-from ..settings.setting_types import shown
+from ..settings.setting_types import NAME, converted, shown
 from .agent import Agent, check_agent_class
 from .agent_names import agent_path
 from .offline.bc_settings import AWRSettings, BCSettings
@@ -73,13 +73,15 @@ def agent_settings(name: str) -> type:
 
 
 def made_agent(agent: Any) -> Agent:
-    """Returns the agent that is given as itself, as its class or by its name, the latter with default hyperparameters.
+    """Returns the agent that is given as itself, as in YAML, or as its class or its name with default hyperparameters.
 
     Raises:
       CallboardError: there is no such agent, it is something else, or a hyperparameter has no default.
     """
     if isinstance(agent, Agent):
         return agent
+    if isinstance(agent, Mapping) and isinstance(agent.get(NAME), str):
+        return converted("agent", {key: value for key, value in agent.items() if key != NAME}, agent_class(agent[NAME]))
     kind = agent_class(agent) if isinstance(agent, str) else agent
     if not (isinstance(kind, type) and issubclass(kind, Agent)):
         raise CallboardError(f"agent must be an agent such as Ppo(), its class or its name, not {shown(agent)}")

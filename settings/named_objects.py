@@ -120,6 +120,11 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
       CallboardError: the module, or one that it imports, does not exist, or it belongs to the standard library.  Other
         errors of the module propagate with their traceback, for its author.
     """
+    if module.endswith(".py"):
+        folder, _, file = module.rpartition("/")
+        where = f", and start in {folder}" if folder else ""
+        found = setting.replace(module, file.removesuffix(".py"), 1)
+        raise CallboardError(f"{kind} {setting!r} names a file: write its module, {found}{where}")
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names - {"__main__"} or module.endswith(".__main__"):
         what = "a program" if module.endswith(".__main__") else "part of Python's standard library"

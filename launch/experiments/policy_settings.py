@@ -12,7 +12,7 @@ from ...agents.agent import Agent
 from ...agents.agent_names import agent_name
 from ...agents.registry import agent_class, agent_settings
 from ...errors import CallboardError, unknown
-from ...settings.nested_settings import declared_fields, merged_values
+from ...settings.nested_settings import declared_fields, merged_values, values_of
 from ...settings.setting_types import NAME, check_ranges, converted, field_types, given_fields, shown
 from ..run_directory.found_runs import parse_run_reference
 
@@ -183,13 +183,25 @@ def made_policies(policies: Mapping[str, Any]) -> dict[str, PolicySettings]:
 
 
 def policy_setting(policy: PolicySettings | AgentSettings) -> dict[str, Any]:
-    """Returns the settings of a policy, from which `parse_policies` restores it."""
+    """Returns the settings of a policy, from which `parse_policies` restores it.
+
+    Raises:
+      CallboardError: an agent has a class or a function as a setting.
+    """
     if isinstance(policy, AgentSettings):
         return {NAME: policy.name, **policy.values}
     if isinstance(policy, RandomPolicy):
         return {NAME: RANDOM}
     fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]
-    return {NAME: agent_name(policy), **fields} if isinstance(policy, Agent) else fields
+    if not isinstance(policy, Agent):
+        return fields
+    for name, value in values_of(policy).items():
+        if callable(value):
+            raise CallboardError(
+                f"agent.{name} is {shown(value)}, which a run's settings cannot hold: let it be a name, and find what "
+                "it names where the agent uses it"
+            )
+    return {NAME: agent_name(policy), **fields}
 
 
 def check_policies(policies: Mapping[str, PolicySettings], train: tuple[str, ...]) -> None:

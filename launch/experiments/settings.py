@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
+from ...environments.python_factory import factory_name
 from ...errors import CallboardError, check_type, message_of, named_as, named_path, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
@@ -337,5 +338,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     if callable(value):
-        return f"{value.__module__}:{value.__qualname__}"
+        return factory_name(value)
     return str(value) if isinstance(value, pathlib.PurePath) else value

@@ -33,6 +33,8 @@ def test_an_object_is_imported():
         ("own_objects:jsonn", "module 'own_objects' has no 'jsonn', define it in own_objects, or name another object"),
         ("own_objects:systm", "module 'own_objects' has no 'systm', define it in own_objects, or name another object"),
         ("own_objects:system", "is refused: it belongs to Python's standard library"),
+        ("own_objects.py:factory", "names a file: write its module, own_objects:factory"),
+        ("/a/own_objects.py:factory", "names a file: write its module, own_objects:factory, and start in /a"),
         ("os:system", "'os' is part of Python's standard library"),
         ("no_such_package:x", "cannot be imported: No module named 'no_such_package'"),
         ("incomplete_objects:x", "cannot be imported: No module named 'no_such_package'"),

@@ -40,7 +40,7 @@ def test_an_agent_takes_what_yaml_and_options_take(given, options):
     assert Ppo(**given) == parse_experiment("ppo", CARTPOLE, options).agent
 
 
-@pytest.mark.parametrize("agent", ["ppo", Ppo, Ppo()])
+@pytest.mark.parametrize("agent", ["ppo", Ppo, Ppo(), {"name": "ppo"}])
 def test_an_experiment_takes_an_agent_by_name_by_class_or_itself(agent):
     experiment = Experiment(
         agent, max_steps="100", evaluate_every=1e3, stop_when=["actor/episode_return > 1"], **CARTPOLE
@@ -66,6 +66,11 @@ def test_an_experiment_takes_an_agent_by_name_by_class_or_itself(agent):
         (lambda: Ppo(network={"hidden_size": [64]}), "did you mean 'agent.network.hidden_sizes'?"),
         (lambda: Ppo(epochs="many"), "agent.epochs must be a whole number of at least 1, not 'many'"),
         (lambda: Experiment("ppoo", **CARTPOLE), "unknown agent 'ppoo'; did you mean 'ppo'?"),
+        (
+            lambda: Experiment({"name": "ppo", "clp": 0.3}, **CARTPOLE),
+            "unknown key 'agent.clp'; did you mean 'agent.clip'",
+        ),
+        (lambda: Experiment({"clip": 0.3}, **CARTPOLE), "agent must be an agent such as Ppo(), its class or its name"),
         (lambda: Experiment(3, **CARTPOLE), "agent must be an agent such as Ppo(), its class or its name, not 3"),
         (lambda: Experiment(int, **CARTPOLE), "agent must be an agent such as Ppo(), its class or its name"),
         (lambda: Experiment(Ppo), 'name an environment: Experiment(agent, env="CartPole-v1")'),

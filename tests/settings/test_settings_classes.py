@@ -53,6 +53,14 @@ class Once(Ppo):
     seconds: dataclasses.InitVar[float] = 1.0
 
 
+class Misspelled(Ppo):
+    live = ("optimizer.learning_rate", "entropy_cots")
+
+
+class NoTuple(Ppo):
+    live = "clip"
+
+
 class Plain(Agent):
     """Abstract methods are given below."""
 
@@ -81,6 +89,8 @@ Plain.__abstractmethods__ = frozenset()
             "the agent Named has the setting 'name', which in a run's settings is the name of the",
         ),
         (Once, "Once has the InitVar 'seconds', which a run's settings do not keep: annotate it without InitVar"),
+        (Misspelled, "unknown setting in Misspelled.live 'entropy_cots'; did you mean 'entropy_cost'?"),
+        (NoTuple, "NoTuple.live must be a tuple, such as ('clip',), not 'clip'"),
         (
             Plain,
             "the agent Plain must be a frozen dataclass: write @dataclasses.dataclass(frozen=True) above it",

@@ -20,7 +20,8 @@ class AgentPart:
     """The agent of an experiment.
 
     Attributes:
-      agent: the agent and its hyperparameters; or its class or its name, with default hyperparameters.
+      agent: the agent and its hyperparameters, also as in YAML, such as `{"name": "ppo", "clip": 0.3}`; or its class or
+        its name, with default hyperparameters.
     """
 
     agent: Agent

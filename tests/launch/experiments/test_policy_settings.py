@@ -1,7 +1,9 @@
 """Settings of policies: every kind, every wrong value, and the way through YAML and options."""
 
 import dataclasses
+from typing import Any
 
+import numpy as np
 import pytest
 
 from callboard.agents.agent import Agent
@@ -9,6 +11,7 @@ from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.environments.multi_agent.policy_slots import parse_mapping
 from callboard.errors import CallboardError
+from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.policy_settings import (
     AgentSettings,
     RandomPolicy,
@@ -104,6 +107,22 @@ def test_an_agent_of_one_s_own_may_have_a_setting_called_weights():
     settings = plain(policy_setting(Weighted(weights=2.0)))
     (policy,) = made_policies(parse_policies({"a": settings}, "ppo", {})).values()
     assert policy == Weighted(weights=2.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Squashed(Ppo):
+    """An agent whose setting is a function."""
+
+    squash: Any = np.tanh
+
+
+def test_a_function_as_a_setting_is_refused_before_a_run_is_written():
+    with pytest.raises(
+        CallboardError, match="^agent.squash is <ufunc 'tanh'>, which a run's settings cannot hold: let"
+    ):
+        format_experiment(Experiment(Squashed(), env="CartPole-v1"))
+    # The help shows defaults of whatever kind.
+    assert plain([np.tanh, Squashed]) == ["numpy:ufunc", f"{__name__}:Squashed"]
 
 
 def test_a_name_from_yaml_may_be_a_number():
