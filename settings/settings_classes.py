@@ -50,7 +50,7 @@ def check_only_fields(kind: type) -> None:
     Raises:
       CallboardError: an argument is an `InitVar`, with which no changed copy could be made.
     """
-    kept = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    kept = {field.name for field in dataclasses.fields(kind)}
     for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
         if name not in kept and "InitVar" in str(field.type):
             raise CallboardError(

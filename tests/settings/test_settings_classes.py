@@ -1,5 +1,8 @@
 """Mistakes in classes of settings that users write: annotations and decorators that were forgotten."""
 
+# What type checkers refuse is tried here too.
+# mypy: disable-error-code="assignment, call-arg"
+
 import dataclasses
 import inspect
 from typing import Any, ClassVar

@@ -1,5 +1,8 @@
 """Wrappers by name: which are found, in which order they wrap, and mistakes."""
 
+# What type checkers refuse is tried here too.
+# mypy: disable-error-code="call-arg"
+
 import functools
 
 import gymnasium
