@@ -68,9 +68,9 @@ class EnvironmentPart:
         `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which share the slots in proportion to their weights.
       env_options: keyword arguments of the environment, or of all environments in a list.
       env_wrappers: wrappers of single Gymnasium environments, the innermost first: names of `gymnasium.wrappers` or
-        `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
-        Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
-        also for vector environments and those of PettingZoo.
+        `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`;
+        in Python also classes.  Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see
+        docs/environments.md, is also for vector environments and those of PettingZoo.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
