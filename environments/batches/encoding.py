@@ -210,8 +210,8 @@ def encode(encoding: Nest, batch: Any, path: tuple[str, ...] = (), role: str = "
     if isinstance(encoding, Leaf):
         return _encode_leaf(encoding, batch, path, role)
     if isinstance(encoding, dict):
-        return {key: encode(part, part_of(batch, key), (*path, str(key)), role) for key, part in encoding.items()}
-    return tuple(encode(part, part_of(batch, index), (*path, str(index)), role) for index, part in enumerate(encoding))
+        return {key: encode(part, part_at(batch, key), (*path, str(key)), role) for key, part in encoding.items()}
+    return tuple(encode(part, part_at(batch, index), (*path, str(index)), role) for index, part in enumerate(encoding))
 
 
 def decode(encoding: Nest, actions: Nest, batch_size: int) -> Nest:
@@ -239,9 +239,9 @@ def encode_one(encoding: Nest, observation: Any, path: tuple[str, ...] = ()) -> 
     if isinstance(encoding, Leaf):
         return _encode_leaf(encoding, (observation,), path)[0]
     if isinstance(encoding, dict):
-        return {key: encode_one(part, part_of(observation, key), (*path, str(key))) for key, part in encoding.items()}
+        return {key: encode_one(part, part_at(observation, key), (*path, str(key))) for key, part in encoding.items()}
     places = enumerate(encoding)
-    return tuple(encode_one(part, part_of(observation, index), (*path, str(index))) for index, part in places)
+    return tuple(encode_one(part, part_at(observation, index), (*path, str(index))) for index, part in places)
 
 
 def decode_one(encoding: Nest, action: Nest) -> Nest:
@@ -267,7 +267,7 @@ def _rows(encoding: Nest, batch: Nest) -> list[Any]:
 
 
 def _parts(values: Sequence[Any], key: Any) -> list[Any]:
-    return [part_of(value, key) for value in values]
+    return [part_at(value, key) for value in values]
 
 
 def check_keys(keys: Iterable[Any], what: str) -> None:
@@ -287,7 +287,7 @@ def check_keys(keys: Iterable[Any], what: str) -> None:
         raise CallboardError(f"{what} has keys of different types, {shown}: name all of its parts by text") from error
 
 
-def part_of(value: Any, key: Any) -> Any:
+def part_at(value: Any, key: Any) -> Any:
     """Returns a part of an environment's observation; raises `CallboardError` if it is missing."""
     try:
         return value[key]

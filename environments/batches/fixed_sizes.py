@@ -18,7 +18,7 @@ from ...settings.named_objects import import_object
 from ...settings.setting_types import PositiveInt, converted
 from ...specs import MultiDiscreteArray
 from . import encoding
-from .encoding import Leaf, part_of
+from .encoding import Leaf, part_at
 from .observation_values import place_text
 from .space_sizes import check_array
 from .spaces import observation_encoding
@@ -94,11 +94,11 @@ def _fixed(
     if isinstance(space, spaces.Dict):
         parts = {key: _fixed(part, sizes, (*path, str(key)), found) for key, part in space.spaces.items()}
         fixed = spaces.Dict({key: part for key, (part, _) in parts.items()})
-        return fixed, lambda value: {key: convert(part_of(value, key)) for key, (_, convert) in parts.items()}
+        return fixed, lambda value: {key: convert(part_at(value, key)) for key, (_, convert) in parts.items()}
     if isinstance(space, spaces.Tuple):
         elements = [_fixed(part, sizes, (*path, str(index)), found) for index, part in enumerate(space.spaces)]
         return spaces.Tuple([part for part, _ in elements]), lambda value: tuple(
-            convert(part_of(value, index)) for index, (_, convert) in enumerate(elements)
+            convert(part_at(value, index)) for index, (_, convert) in enumerate(elements)
         )
     if isinstance(space, spaces.Sequence):
         found.add("sequence")
