@@ -238,7 +238,7 @@ def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
             "actor makes environments of its own"
         )
     if not callable(environment):
-        raise CallboardError(f"env must be a name, a class or a function that makes environments, not a {kind}")
+        raise CallboardError(f"env must be a name, a class or a function that makes environments, not {kind}")
     return importable_name(environment) or environment, options
 
 

@@ -20,7 +20,8 @@ def check(env, rewards):
     """Checks an episode with the goal (1, 1), in which the second action reaches it."""
     places = np.array([[0, 0], [0, 0.5], [1, 1], [1.5, 1.5]], np.float32)
     observation = {"observation": places, "achieved_goal": places, "desired_goal": np.ones_like(places)}
-    episode = RecordedEpisode(observation, np.zeros((3, 2), np.float32), np.array(rewards, np.float32), False)
+    action, reward, discount = np.zeros((3, 2), np.float32), np.array(rewards, np.float32), np.ones(3, np.float32)
+    episode = RecordedEpisode(observation, action, reward, discount, False)
     data = types.SimpleNamespace(name="points", total_episodes=1, episodes=lambda indices: [episode for _ in indices])
     _check_rewards(data, types.SimpleNamespace(env=env, options_of_env={}))
 
