@@ -34,6 +34,8 @@ _LOCK = "runner.lock"
 _SAVE_SECONDS = 300
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _STOPPED = 128
+_PATIENT = ("--node-timeout", "7200")
+"""At the lowest priority a learner step may take many times as long as by itself, and is not hanging."""
 
 
 class Stopped(Exception):
@@ -179,7 +181,7 @@ def _children_seconds() -> float:
 
 def _run_ours(path: pathlib.Path, cell: SuiteCell, seed: int) -> tuple[int, int | None]:
     series = SeriesDirectory(path)
-    one = Cell("", cell.recipe, [seed], cell.options)
+    one = Cell("", cell.recipe, [seed], [*cell.options, *_PATIENT])
     outcome = run_series(series, [one], lambda text: None)
     end = outcome.ends[one.run_name(seed)]
     return (end.exit_code if end is not None else 1), outcome.stopped_by

@@ -1,5 +1,6 @@
 """The suites: their definitions, the runner, results that become old, and the page."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ from callboard.benchmarks.suites import cell_results, command, page, runner, sui
 from callboard.benchmarks.suites.cell_results import CellResult, SeedResult
 from callboard.errors import CallboardError
 from callboard.runtime.deadlines import Deadline
+from callboard.studies.comparison.run_series import RunEnd, SeriesOutcome
 
 SMALL = """\
 title: Small
@@ -231,6 +233,14 @@ if not (run / "saved").exists():
     assert runner.run_suites([cell], tmp_path / "runs", results, lambda text: None) == []
     kept = cell_results.load_result(path)
     assert kept.scores == [41.0, 42.0] and not kept.unfinished and "unfinished" not in path.read_text()
+
+
+def test_our_runs_may_wait_long_for_a_processor(small, monkeypatch, tmp_path):
+    given = []
+    ended = SeriesOutcome({"seed-1": RunEnd(1, 0.0)}, None)
+    monkeypatch.setattr(runner, "run_series", lambda directory, cells, notify: given.extend(cells) or ended)
+    runner.run_suites([dataclasses.replace(small[2], seeds=[1])], tmp_path / "runs", tmp_path, lambda text: None)
+    assert list(given[0].options) == ["--launcher", "inline", "--node-timeout", "7200"]
 
 
 @pytest.mark.slow("daily")
