@@ -1,10 +1,11 @@
 """Checks of what Gymnasium environments of a user's own have and return, with one-line errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ...errors import CallboardError, exits_refused, message_of, type_text
@@ -89,6 +90,7 @@ class CheckedSteps(gymnasium.Wrapper):
     def __init__(self, environment: gymnasium.Env) -> None:
         super().__init__(environment)
         self._encoding = observation_encoding(environment.observation_space)
+        self._native = _array_maker(environment.action_space)
 
     @exits_refused()
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -97,6 +99,8 @@ class CheckedSteps(gymnasium.Wrapper):
         return outcome
 
     def step(self, action: Any) -> Any:
+        if self._native is not None:
+            action = self._native(action)
         try:
             outcome = self.env.step(action)
         except BaseException:  # To enter `exits_refused` each time would take a fifth of a step.
@@ -107,6 +111,27 @@ class CheckedSteps(gymnasium.Wrapper):
         encode_one(self._encoding, outcome[0])
         check_step(self.env, outcome)
         return outcome
+
+
+def _array_maker(space: gymnasium.Space) -> Callable[[Any], Any] | None:
+    """Returns a function that makes arrays of NumPy's numbers in an action; None if all its arrays have axes.
+
+    Gymnasium's vector environments split arrays of shape `()` into numbers.
+    """
+    if isinstance(space, spaces.Dict):
+        parts = {key: _array_maker(part) or _same for key, part in space.spaces.items()}
+        is_needed = any(make is not _same for make in parts.values())
+        return (lambda action: {key: make(action[key]) for key, make in parts.items()}) if is_needed else None
+    if isinstance(space, spaces.Tuple):
+        makers = [_array_maker(part) or _same for part in space.spaces]
+        is_needed = any(make is not _same for make in makers)
+        return (lambda action: tuple(map(lambda make, part: make(part), makers, action))) if is_needed else None
+    is_number = isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary) and space.shape == ()
+    return np.asarray if is_number else None
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def check_flags(beginning: str, terminated: Any, truncated: Any) -> None:

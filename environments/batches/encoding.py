@@ -250,7 +250,7 @@ def decode_one(encoding: Nest, action: Nest) -> Nest:
         if isinstance(encoding.spec, specs.DiscreteArray):
             return int(action) + int(encoding.start or 0)
         array = np.array(action, encoding.dtype)
-        return array if encoding.start is None else array + np.asarray(encoding.start, array.dtype)
+        return array if encoding.start is None else np.asarray(array + np.asarray(encoding.start, array.dtype))
     if isinstance(encoding, dict):
         return {key: decode_one(part, action[key]) for key, part in encoding.items()}
     return tuple(decode_one(part, action[index]) for index, part in enumerate(encoding))
@@ -259,7 +259,10 @@ def decode_one(encoding: Nest, action: Nest) -> Nest:
 def _rows(encoding: Nest, batch: Nest) -> list[Any]:
     if isinstance(encoding, Leaf):
         # Gymnasium checks a Python integer ten times as fast as a NumPy integer.
-        return batch.tolist() if isinstance(encoding.spec, specs.DiscreteArray) else list(batch)
+        if isinstance(encoding.spec, specs.DiscreteArray):
+            return batch.tolist()
+        # Arrays of shape () in a list of one axis would be NumPy's numbers.
+        return list(batch) if batch.ndim > 1 else [batch[index, ...] for index in range(len(batch))]
     if isinstance(encoding, dict):
         columns = [_rows(part, batch[key]) for key, part in encoding.items()]
         return [dict(zip(encoding, row, strict=True)) for row in zip(*columns, strict=True)]

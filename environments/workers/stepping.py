@@ -51,7 +51,11 @@ def _rows(space: Space, batch: Any) -> list[Any]:
         return [dict(zip(keys, row)) for row in zip(*columns)]  # noqa: B905
     if space["kind"] == "Tuple":
         return list(zip(*(_rows(part, batch[place]) for place, part in enumerate(space["parts"]))))  # noqa: B905
-    return batch.tolist() if space["kind"] == "Discrete" else list(batch.copy())
+    if space["kind"] == "Discrete" or (space["kind"] == "Box" and batch.ndim == 1 and batch.dtype.kind in "iu"):
+        return batch.tolist()
+    rows = batch.copy()
+    # Arrays of shape () in a list of one axis would be NumPy's numbers.
+    return list(rows) if rows.ndim > 1 else [rows[index, ...] for index in range(len(rows))]
 
 
 def _copied(nest: Any) -> Any:

@@ -69,3 +69,36 @@ def test_a_reset_without_arguments(argument, says):
             check_reset_error(Odd(), error)
 
     assert says in error_of(reset)
+
+
+class Asked(gymnasium.Env):
+    """Keeps its newest action."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, action_space):
+        self.action_space, self.action = action_space, None
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.action = action
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+SPEED, GEAR = gymnasium.spaces.Box(-1, 1, (), np.float32), gymnasium.spaces.Discrete(3)
+
+
+@pytest.mark.parametrize("nested", [lambda part: part, lambda part: {"a": part, "b": (2, part)}])
+def test_numbers_of_vector_environments_are_arrays_without_axes(nested):
+    space = nested(SPEED)
+    if isinstance(space, dict):
+        space = gymnasium.spaces.Dict({"a": SPEED, "b": gymnasium.spaces.Tuple((GEAR, SPEED))})
+    environment = Asked(space)
+    checked = CheckedSteps(environment)
+    checked.reset()
+    checked.step(nested(np.float32(0.5)))
+    number = environment.action["b"][1] if isinstance(environment.action, dict) else environment.action
+    assert type(number) is np.ndarray and number.shape == () and number == 0.5
+    assert space.contains(environment.action)

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import tree
 from dm_env import specs
+from gymnasium import spaces
 from odd_environments import error_of
 
 from callboard.environments.batches import encoding
+from callboard.environments.batches.spaces import action_encoding
 from callboard.errors import CallboardError
 
 NEST = {
@@ -46,6 +48,30 @@ def test_actions_of_agents_are_those_of_the_environment_again():
     for action, expected in zip(encoding.split(NEST, actions, 3), own, strict=True):
         assert type(action["gear"]) is int and action["gear"] == expected["gear"]
         assert tuple(part.tolist() for part in action["rest"]) == expected["rest"]
+
+
+SCALARS = spaces.Dict(
+    {
+        "speed": spaces.Box(-1, 1, (), np.float32),
+        "exact": spaces.Box(-1, 1, (), np.float64),
+        "steps": spaces.Tuple((spaces.MultiDiscrete(3, start=2), spaces.Discrete(2), spaces.Box(3, 5, (), np.int16))),
+        "pair": spaces.Box(-1, 1, (2,), np.float32),
+    }
+)
+
+
+@pytest.mark.parametrize("space", [SCALARS, SCALARS["speed"], SCALARS["steps"][0]], ids=str)
+def test_numbers_of_gymnasium_are_arrays_without_axes_and_single_choices_integers(space):
+    leaf = action_encoding(space)
+    actions = tree.map_structure(lambda part: np.zeros((2, *part.spec.shape), part.spec.dtype), leaf)
+    rows = encoding.split(leaf, actions, 2)
+    assert len(rows) == 2
+    for row in (*rows, encoding.decode_one(leaf, tree.map_structure(lambda part: part[0], actions))):
+        assert space.contains(row)
+        for part, own in zip(tree.flatten(row), tree.flatten(leaf), strict=True):
+            kind = int if isinstance(own.spec, specs.DiscreteArray) else np.ndarray
+            assert type(part) is kind and np.shape(part) == own.shape
+            assert kind is int or part.dtype == own.dtype
 
 
 def test_an_environment_may_write_into_its_action():

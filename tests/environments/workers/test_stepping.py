@@ -1,0 +1,24 @@
+"""Steps of environments in a worker."""
+
+import numpy as np
+import pytest
+
+from callboard.environments.workers.stepping import _rows
+
+SPACES = {
+    "kind": "Dict",
+    "parts": [["speed", {"kind": "Box"}], ["pair", {"kind": "Tuple", "parts": [{"kind": "Box"}]}]],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_of_actions_are_arrays_without_axes(dtype):
+    rows = _rows(SPACES, {"speed": np.ones(2, dtype), "pair": (np.ones((2, 3), dtype),)})
+    for row in rows:
+        assert type(row["speed"]) is np.ndarray and row["speed"].shape == () and row["speed"].dtype == dtype
+        assert row["pair"][0].shape == (3,)
+
+
+def test_single_choices_are_integers():
+    for kind in ("Discrete", "Box"):
+        assert [type(row) for row in _rows({"kind": kind}, np.zeros(2, np.int32))] == [int, int]
