@@ -97,7 +97,7 @@ ELEMENTS = (
     POINT,
     spaces.Box(0, 255, (3, 8, 8), np.uint8),
     PLACE,
-    spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 1]]),
+    spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [0, 1]])),
     spaces.Dict(
         {"z": POINT, "a": PLACE, "pair": spaces.Tuple((spaces.MultiBinary(2), spaces.Box(0, 9, (), np.int16)))}
     ),
