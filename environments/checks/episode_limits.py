@@ -30,7 +30,8 @@ def unending_advice(env: Environment, options: Mapping[str, Any], steps: int) ->
         with contextlib.suppress(CallboardError):
             declared = default_options(env)
     for option in _OPTIONS:
-        limit = options.get(option, declared.get(option))
+        limit = options.get(option)
+        limit = declared.get(option) if limit is None else limit
         if isinstance(limit, int) and limit > steps:
             return f"they end at the latest with {option} = {limit:,}"
     return f"if they may never end, {episode_limit_advice(env, options)}"

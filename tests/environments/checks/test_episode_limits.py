@@ -77,6 +77,9 @@ def test_episodes_end_with_what_is_proposed(env):
 
 def test_the_limit_that_episodes_have_is_named():
     assert unending_advice("CartPole-v1", {}, 300) == "they end at the latest with max_episode_steps = 500"
+    of_id = {"max_episode_steps": None}
+    assert unending_advice("CartPole-v1", of_id, 300) == "they end at the latest with max_episode_steps = 500"
+    assert unending_advice("CartPole-v1", {"max_episode_steps": -1}, 300).startswith("if they may never end, limit")
     long = {"max_episode_steps": 100_000}
     assert unending_advice("CartPole-v1", long, 600) == "they end at the latest with max_episode_steps = 100,000"
     # Nothing ended there.
