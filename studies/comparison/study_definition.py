@@ -26,20 +26,29 @@ from typing import Any
 
 from ... import environments
 from ...errors import CallboardError, MissingPackage, unknown
-from ...launch.experiments.option_parsing import option_name
+from ...launch.experiments.option_parsing import option_name, option_texts
 from ...launch.experiments.parts.quantities import Seed
+from ...launch.experiments.policy_settings import parse_agent
 from ...launch.experiments.run_checks import check_settings
 from ...launch.experiments.settings import RECIPES, STUDIES, parse_settings, read_recipe, unknown_file
 from ...launch.experiments.yaml_files import read_yaml
 from ...launch.launchers.registry import DEFAULT_LAUNCHER, launcher_class, launcher_options, make_launcher
 from ...settings.nested_settings import merged_values, nested_values
-from ...settings.setting_types import converted, given_fields, shown
+from ...settings.setting_types import NAME, converted, given_fields, shown
 from .comparison import ComparisonSettings
 from .run_series import Cell, recipe_of
 
 _MOST_RUNS = 10_000
 _MOST_BYTES = 255
 """Bytes in a name of a directory, in most file systems."""
+_OF_EACH_RUN = "every run has its own; see seeds"
+_NOT_SETTINGS = {
+    "agent": "a combination has the agent that it is named after; list it in agents",
+    "env": "a combination has the environment that it is named after; list it in environments",
+    "seed": _OF_EACH_RUN,
+    "run_dir": _OF_EACH_RUN,
+}
+"""What the settings of a study cannot change, with the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +241,7 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
     for name, values in study.grid.items():
         if not values:
             raise CallboardError(f"the matrix has no runs: grid.{name} is empty")
+    _check_fixed(dict.fromkeys(option_texts(options)), study.environments is not None)
     cells: dict[str, StudyCell] = {}
     runs = 0
     for cell in _cells(study, options, only):
@@ -278,7 +288,7 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
             _check_seeds(seeds)
             recipe = _merged_recipe(study, agent, environment, [variant.settings, dict(point)])
             launcher = variant.launcher or agent.launcher or study.launcher
-            checked, missing = _checked_recipe(recipe, agent.agent, launcher, study.launcher_options, options)
+            checked, missing = _checked_recipe(recipe, launcher, study.launcher_options, options)
         except CallboardError as error:
             raise CallboardError(f"{name}: {error}") from error
         flags = [f"{option_name(key)}={_option_text(value)}" for key, value in study.launcher_options.items()]
@@ -297,10 +307,21 @@ def _merged_recipe(
 ) -> dict[str, Any]:
     if agent.agent is None and agent.recipe is None:
         raise CallboardError("an entry of agents needs agent or recipe, such as {recipe: ppo-cartpole}")
-    recipe = read_recipe(agent.recipe) if agent.recipe else {"agent": {"name": agent.agent}}
-    of_environment: dict[str, Any] = {}
+    recipe = read_recipe(agent.recipe) if agent.recipe else {}
+    _check_fixed({key: recipe[key] for key in ("seed", "run_dir") if key in recipe}, False)
+    if agent.agent is not None:
+        of_recipe, values = parse_agent(recipe.get("agent"), "agent")
+        if of_recipe not in (None, agent.agent):
+            if agent.name is None:
+                raise CallboardError(f"the recipe is one of {of_recipe}: give the entry of {agent.agent} a name")
+            values = {}  # The hyperparameters of one agent are not those of another.
+        recipe["agent"] = {**values, NAME: agent.agent}
+    of_environment = {} if environment is None else environment.settings
+    for settings in (study.settings, agent.settings, of_environment, *more):
+        for key, value in settings.items():
+            _check_fixed(nested_values({key: value}), environment is not None)
     if environment is not None:
-        of_environment = {**environment.settings, "env": environment.env}
+        of_environment = {**of_environment, "env": environment.env}
         if recipe.get("env") != environment.env:
             recipe = {key: value for key, value in recipe.items() if key not in ("env_options", "env_wrappers")}
     for settings in (study.settings, agent.settings, of_environment, *more):
@@ -309,17 +330,22 @@ def _merged_recipe(
     return recipe
 
 
+def _check_fixed(settings: Mapping[str, Any], has_environments: bool) -> None:
+    """Raises `CallboardError` if nested settings change what a combination is named after."""
+    for key, reason in _NOT_SETTINGS.items():
+        value = settings.get(key)
+        is_changed = NAME in value if key == "agent" and isinstance(value, Mapping) else key in settings
+        if is_changed and (key != "env" or has_environments):
+            raise CallboardError(f"{key} is not a setting of a study: {reason}")
+
+
 def _checked_recipe(
     recipe: dict[str, Any],
-    agent: str | None,
     launcher_name: str,
     launcher_values: Mapping[str, Any],
     options: Sequence[str],
 ) -> tuple[dict[str, Any], MissingPackage | None]:
-    for key in ("seed", "run_dir"):
-        if key in recipe:
-            raise CallboardError(f"{key} is not a setting of a study: every run has its own; see seeds")
-    settings = parse_settings(agent, recipe, options)
+    settings = parse_settings(None, recipe, options)
     known = launcher_options(launcher_class(launcher_name))
     for key in launcher_values:
         if key not in known:

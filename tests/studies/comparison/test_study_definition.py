@@ -76,6 +76,51 @@ def test_an_environment_may_name_its_agents():
         cells(environments=[{"env": "CartPole-v1", "agents": ["impal"]}])
 
 
+@pytest.mark.parametrize(
+    "content, options, what",
+    [
+        ({"grid": {"agent": ["impala", "ppo"]}}, [], "agent"),
+        ({"grid": {"agent.name": ["impala", "ppo"]}}, [], "agent"),
+        ({"variants": [{"name": "x", "settings": {"agent": "ppo"}}]}, [], "agent"),
+        ({"variants": [{"name": "x", "settings": {"agent": {"name": "ppo"}}}]}, [], "agent"),
+        ({"settings": {"agent": {"name": "ppo", "discount": 0.5}}}, [], "agent"),
+        ({"agents": [{"recipe": "ppo-cartpole", "settings": {"agent": "impala"}}]}, [], "agent"),
+        ({}, ["--agent", "ppo"], "agent"),
+        ({"variants": [{"name": "x", "settings": {"env": "Acrobot-v1"}}]}, [], "env"),
+        ({"grid": {"env": ["CartPole-v1", "Acrobot-v1"]}}, [], "env"),
+        ({"environments": [{"env": "CartPole-v1", "settings": {"env": "Acrobot-v1"}}]}, [], "env"),
+        ({"settings": {"env": "Acrobot-v1"}}, [], "env"),
+        ({}, ["--env", "Acrobot-v1"], "env"),
+        ({"grid": {"seed": [1, 2]}}, [], "seed"),
+        ({}, ["--seed=5"], "seed"),
+        ({"agents": [{"agent": "impala", "settings": {"run_dir": "x"}}]}, [], "run_dir"),
+    ],
+)
+def test_no_setting_gives_a_combination_what_its_name_does_not_say(content, options, what):
+    with pytest.raises(CallboardError, match=f"(^|: ){what} is not a setting of a study: .*; (list it in|see)"):
+        cells_of(parse_study({**SMALL, **content}), options)
+
+
+def test_an_environment_that_no_combination_is_named_after_is_a_setting():
+    study = parse_study({"agents": ["impala"], "grid": {"env": ["CartPole-v1", "Acrobot-v1"]}})
+    assert [(cell.variant, cell.env) for cell in cells_of(study)] == [
+        ("impala, env CartPole-v1", "CartPole-v1"),
+        ("impala, env Acrobot-v1", "Acrobot-v1"),
+    ]
+    (cell,) = cells_of(parse_study({"agents": ["impala"]}), ["--env", "CartPole-v1"])
+    assert cell.env == "CartPole-v1"
+
+
+def test_an_agent_with_a_recipe_of_another_keeps_its_own_settings_and_has_a_name():
+    other = {"agent": "impala", "recipe": "ppo-cartpole", "settings": {"agent.discount": 0.5}}
+    (cell,) = cells(agents=[{**other, "name": "mine"}])
+    assert cell.recipe["agent"] == {"name": "impala", "discount": 0.5} and cell.recipe["stop_return"] == 500
+    with pytest.raises(CallboardError, match="the recipe is one of ppo: give the entry of impala a name"):
+        cells(agents=[other])
+    (cell,) = cells(agents=[{"agent": "ppo", "recipe": "ppo-cartpole"}])
+    assert cell.name == "ppo-cartpole-CartPole-v1" and cell.recipe["agent"]["unroll_length"] == 32
+
+
 def test_only_some_cells_are_made():
     study = parse_study({**SMALL, "environments": ["CartPole-v1", "Acrobot-v1"]})
     assert [cell.name for cell in cells_of(study, only="Acro")] == ["impala-Acrobot-v1"]
