@@ -19,15 +19,13 @@ from ..launch.run_directory.remote_storage import is_url
 from ..settings.nested_settings import declared_fields
 from ..studies.comparison.curve_plots import check_plot
 from ..studies.tuning.records import TuneDirectory, best_trial, trials_table
-from ..studies.tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
+from ..studies.tuning.search_definition import OF_EVERY_SEARCH, Tuning, read_tuning, tuning_options, write_best
 from ..studies.tuning.search_plots import plot_search
 from ..studies.tuning.search_space import values_text
 from ..studies.tuning.tune_function import check_ray, new_search, settings_of_trials
 from .command_parser import CommandParser, field_values
 from .experiment_options import RECIPE_HELP, check_option_names, parse_arguments
 
-_WITHOUT_EXPERIMENT = ("seed", "max_steps", "evaluate_every")
-"""Settings that a search has even if its trials are not runs of Callboard."""
 _WIDE = 200
 """Width of a line where there is no terminal."""
 
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         directory, tuning = _new(known, agent, given, options)
     check_ray()
     code = _tune(tuning, directory, known.resume, known.ray_address)
-    if known.plot and any(trial.best is not None for trial in directory.read_trials().values()):
+    if known.plot and any(trial.best is not None for trial in directory.read_trials(tuning.space()).values()):
         _plot(tuning, directory)
     return code
 
@@ -66,7 +64,7 @@ def _plot_only(run_dir: pathlib.Path | None) -> int:
 
 def _plot(tuning: Tuning, directory: TuneDirectory) -> None:
     path = directory.path / "search.png"
-    plot_search(tuning, list(directory.read_trials().values()), path)
+    plot_search(tuning, list(directory.read_trials(tuning.space()).values()), path)
     print(printable(f"plot: {os.path.relpath(path)}"))
 
 
@@ -138,7 +136,7 @@ def _resumed(
 
 def _settings_without_experiment(options: Sequence[str]) -> dict[str, Any]:
     """Returns the settings of a search whose trial function needs no experiment: its length and its seed."""
-    fields = {name: field for name, field in declared_fields(Experiment).items() if name in _WITHOUT_EXPERIMENT}
+    fields = {name: field for name, field in declared_fields(Experiment).items() if name in OF_EVERY_SEARCH}
     values: dict[str, Any] = {name: fields[name].default for name in fields}
     return merge_options(values, ["--evaluate-every=1", *options], fields)
 
@@ -150,10 +148,10 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
     if not console.is_terminal:
         console.width = _WIDE
     signal_number = None
-    trials = directory.read_trials()
+    trials = directory.read_trials(tuning.space())
     if len(trials) < tuning.trials or any(trial.state in ("unfinished", "failed") for trial in trials.values()):
         signal_number = run_trials(tuning, directory, resume, ray_address)
-        trials = directory.read_trials()
+        trials = directory.read_trials(tuning.space())
     ordered = [trials[number] for number in sorted(trials)]
     if ordered:
         console.print(trials_table(ordered, tuning.metric, tuning.mode))

@@ -15,7 +15,8 @@ from ...files.atomic_files import write_file
 from ...files.guarded_files import problem_of_others, read_json
 from ...launch.experiments.yaml_files import format_yaml
 from ...launch.run_directory.layout import RunDirectory
-from .search_space import Values
+from ...settings.setting_types import FiniteFloat, NonNegativeInt, converted
+from .search_space import SearchSpace, Values
 
 Mode = Literal["max", "min"]
 State = Literal["unfinished", "done", "stopped early", "failed"]
@@ -40,13 +41,13 @@ class Trial:
       error: the last line of the error.
     """
 
-    number: int
+    number: NonNegativeInt
     values: Values
     state: State = "unfinished"
-    environment_steps: int = 0
+    environment_steps: NonNegativeInt = 0
     reports: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    best: float | None = None
-    best_steps: int = 0
+    best: FiniteFloat | None = None
+    best_steps: NonNegativeInt = 0
     best_values: Values = dataclasses.field(default_factory=dict)
     takeovers: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     ended: str = ""
@@ -96,19 +97,29 @@ class TuneDirectory:
         """Returns the run directory of a trial."""
         return RunDirectory(self.path / "trials" / f"{number:02d}")
 
-    def read_trials(self) -> dict[int, Trial]:
-        """Returns the recorded trials, by number."""
+    def read_trials(self, space: SearchSpace | None = None) -> dict[int, Trial]:
+        """Returns the recorded trials, by number.
+
+        Args:
+          space: that of the search, in which the recorded values must be; None does not compare them.
+
+        Raises:
+          CallboardError: the file is damaged.
+        """
         if not self.trials.exists():
             return {}
         trials = {}
         try:
-            for fields in read_json(self.trials):
-                fields["reports"] = [
-                    (steps, math.nan if value is None else value) for steps, value in fields["reports"]
-                ]
-                fields["takeovers"] = [tuple(pair) for pair in fields["takeovers"]]
-                trials[fields["number"]] = Trial(**fields)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            for fields in converted("trials", read_json(self.trials), list[dict[str, Any]]):
+                trial = converted("trial", {**fields, "reports": []}, Trial)
+                reports = converted("reports", fields["reports"], list[tuple[NonNegativeInt, float | None]])
+                trial.reports = [(steps, math.nan if value is None else value) for steps, value in reports]
+                if space is not None:
+                    space.check_recorded(trial.values)
+                    if trial.best is not None:
+                        space.check_recorded(trial.best_values)
+                trials[trial.number] = trial
+        except (CallboardError, OSError, ValueError, TypeError, KeyError) as error:
             raise CallboardError(f"{self.trials} is damaged; replace it by a copy, or begin the search anew") from error
         return trials
 

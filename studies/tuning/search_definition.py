@@ -25,7 +25,7 @@ from ...launch.run_directory.metric_names import METRICS
 from ...messages.install_commands import install_command
 from ...settings.named_objects import import_object, pickled_with_program, unpickle_with_program
 from ...settings.nested_settings import Field, declared_fields
-from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, shown
+from ...settings.setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, given_fields, shown
 from .records import Mode, Trial, TuneDirectory
 from .search_space import SearchSpace, Values, parse_search, values_text, vary_recipe
 
@@ -52,6 +52,8 @@ _NOT_COMPARED = {metric.name for metric in METRICS["Evaluations"]}.difference(_E
 _SAMPLES = 16
 _OWN = "trial."
 """Prefix of searched settings that only a trial function of the user's own receives."""
+OF_EVERY_SEARCH = ("seed", "max_steps", "evaluate_every")
+"""Settings that a search has even if its trials are not runs of Callboard."""
 NODES = "nodes"
 """`cpus_per_trial` that counts the actors and learners of each trial."""
 
@@ -202,6 +204,8 @@ class Tuning:
             if not callable(getattr(self, name)):
                 converted(option_name(name), getattr(self, name), field.hint)
         if self.trial is None:
+            if not self.has_experiment:
+                raise CallboardError("a search needs an agent or a recipe, or --trial package.module:function")
             self._check_launcher()
         self._check_cpus()
         self.trial_function()
@@ -286,8 +290,10 @@ def read_tuning(path: pathlib.Path) -> Tuning:
         raise CallboardError(f"{path} does not hold a search: begin it anew in another directory")
     try:
         tuning = converted("", content, Tuning)
+        needed = given_fields(Experiment, {name: tuning.settings.get(name) for name in OF_EVERY_SEARCH})
+        tuning = dataclasses.replace(tuning, settings={**tuning.settings, **needed})
         tuning.check()
-    except (CallboardError, KeyError) as error:
+    except CallboardError as error:
         raise CallboardError(f"{path}: {error}") from error
     return tuning
 

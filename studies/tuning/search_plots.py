@@ -43,7 +43,7 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
     _plot_trials(tuning, with_value, panels[0])
     for (key, domain), axes in zip(domains.items(), panels[1:count], strict=True):
         axes.set_xlabel(in_plot(key.removeprefix("agent.")))
-        places = [_place(domain, trial.best_values[key]) for trial in with_value]
+        places = [domain.place(trial.best_values[key]) for trial in with_value]
         _scatter(axes, places, with_value)
         if isinstance(domain, Choice):
             axes.set_xticks(range(len(domain.options)), [in_plot(str(option)) for option in domain.options])
@@ -93,7 +93,3 @@ def _make_logarithmic(axes: Any, places: Sequence[float]) -> None:
 
 def _scatter(axes: Any, places: Sequence[float], trials: Sequence[Trial]) -> None:
     axes.scatter(places, [trial.best for trial in trials], c=[_COLORS[trial.state] for trial in trials], s=18, zorder=3)
-
-
-def _place(domain: Any, value: Any) -> float:
-    return domain.options.index(value) if isinstance(domain, Choice) else float(value)

@@ -11,6 +11,7 @@
 import ast
 import dataclasses
 import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,15 @@ class Range:
         """Returns the extreme values, which are the most likely to be rejected."""
         return [self.clip(self.low), self.clip(self.high)]
 
+    def place(self, value: Any) -> float:
+        """Returns where a value is on the axis of this domain; raises `ValueError` if it is not in the domain."""
+        if (
+            type(value) not in ((int,) if self.kind == "randint" else (int, float))
+            or not self.low <= value <= self.high
+        ):
+            raise ValueError(f"{value!r} is no {self.kind} value from {self.low} to {self.high}")
+        return float(value)
+
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
@@ -66,6 +76,11 @@ class Choice:
 
     def extremes(self) -> list[Any]:
         return list(self.options)
+
+    def place(self, value: Any) -> float:
+        """Returns where a value is on the axis of this domain; raises `ValueError` if it is not in the domain."""
+        # As in a file, where tuples are lists, and true is not 1.
+        return list(map(json.dumps, self.options)).index(json.dumps(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +114,13 @@ class SearchSpace:
     def clip(self, values: Values) -> Values:
         """Returns values that were changed, clipped to their ranges."""
         return {key: self.domains[key].clip(value) for key, value in values.items()}
+
+    def check_recorded(self, values: Values) -> None:
+        """Raises `ValueError` if these are not values of all settings that are searched, each in its domain."""
+        if values.keys() != self.domains.keys():
+            raise ValueError(f"{list(values)} are not the settings that are searched, {list(self.domains)}")
+        for key, domain in self.domains.items():
+            domain.place(values[key])
 
     def check(self, samples: Iterable[Values], build: Callable[[Values], Any]) -> None:
         """Builds an experiment from every sample, and from the first sample with each extreme value in turn.

@@ -76,7 +76,7 @@ def tune(
     from .search import run_trials
 
     run_trials(tuning, directory, False, ray_address)
-    trials = directory.read_trials()
+    trials = directory.read_trials(tuning.space())
     best = best_trial(trials.values(), tuning.mode)
     if best is not None:
         write_best(tuning, directory, best)

@@ -1,5 +1,6 @@
 """Records of the trials of a search, and the directory that they are in."""
 
+import json
 import os
 
 import pytest
@@ -8,6 +9,7 @@ from rich.console import Console
 from callboard.cli.command import main
 from callboard.errors import CallboardError
 from callboard.studies.tuning.records import Trial, TuneDirectory, best_trial, trials_table
+from callboard.studies.tuning.search_space import parse_search
 
 
 def trial(number, reports, mode="max", **fields):
@@ -101,11 +103,52 @@ def test_a_search_of_another_user_is_not_resumed(directory, monkeypatch):
         directory.check_owner()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '[{"number": 1}]', '[{"number": 1, "reports": [], "odd": 2}]'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "{}", "null", "3", "[1]", '[{"number": 1}]', '[{"number": 1, "reports": [], "odd": 2}]']
+)
 def test_damaged_records_are_refused_in_one_line(directory, content):
     directory.trials.write_text(content)
     with pytest.raises(CallboardError, match="trials.json is damaged; replace it by a copy, or begin the search anew"):
         directory.read_trials()
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("number", "a"),
+        ("number", -1),
+        ("number", None),
+        ("values", []),
+        ("values", {"agent.discount": "x"}),
+        ("values", {}),
+        ("state", "zzz"),
+        ("environment_steps", "x"),
+        ("reports", "abc"),
+        ("reports", [["a", 1.0]]),
+        ("reports", [[1000, [3.0]]]),
+        ("best", "x"),
+        ("best_steps", "x"),
+        ("best_values", [1]),
+        ("best_values", {}),
+        ("best_values", {"env": "Acrobot-v1"}),
+        ("best_values", {"agent.discount": 0.9, "env": "Acrobot-v1"}),
+        ("best_values", {"agent.discount": "os:system"}),
+        ("best_values", {"agent.discount": {"x": 0.9}}),
+        ("best_values", {"agent.discount": 0.1}),
+        ("takeovers", [[0]]),
+        ("takeovers", [["a", 1]]),
+        ("ended", None),
+        ("error", 3),
+    ],
+)
+def test_a_wrong_value_in_the_records_is_damage(directory, field, value):
+    values, space = {"agent.discount": 0.9}, parse_search(["agent.discount=uniform(0.8,0.99)"], {})
+    trial = Trial(0, values, "done", 5000, [(1000, 3.0)], 3.0, 1000, values)
+    directory.write_trials([trial])
+    assert directory.read_trials(space) == {0: trial}
+    directory.trials.write_text(json.dumps([{**json.loads(directory.trials.read_text())[0], field: value}]))
+    with pytest.raises(CallboardError, match="trials.json is damaged; replace it by a copy, or begin the search anew"):
+        directory.read_trials(space)
 
 
 def test_every_trial_has_a_run_directory_of_its_own(directory):

@@ -33,7 +33,11 @@ def directory(tmp_path):
         ("[]", "does not hold a search"),
         ("settings: {}\nsampels: 3", "unknown key 'sampels'"),
         ("settings: {}\nsamples: many", "samples must be a whole number of at least 1 or null, not 'many'"),
-        ("settings: {}", "tune.yaml: "),
+        ("settings: {}", "tune.yaml: seed must be a whole number"),
+        ("settings: {seed: x, max_steps: 9, evaluate_every: 1}", "tune.yaml: seed must be a whole number"),
+        ("settings: {seed: 1, max_steps: [1], evaluate_every: 1}", "tune.yaml: max_steps must be a whole number"),
+        ("settings: {seed: 1, max_steps: 9, evaluate_every: null}", "tune.yaml: evaluate_every must be a whole number"),
+        ("settings: {seed: 1, max_steps: 9, evaluate_every: 1}", "tune.yaml: a search needs an agent or a recipe"),
         ("a: *b", "not valid YAML"),
     ],
 )

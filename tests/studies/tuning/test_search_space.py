@@ -161,3 +161,15 @@ def test_a_setting_is_searched_once():
         parse_search(["agent.x=uniform(0, 1)", "agent.x=uniform(1, 2)"], {})
     with pytest.raises(CallboardError, match="name what to vary: --search"):
         parse_search([], {})
+
+
+def test_a_value_has_a_place_only_in_its_own_domain():
+    space = parse_search(["a=uniform(0,1)", "b=randint(1,4)", "c=choice(x,true,(1,2))"], {})
+    values = {"a": 0.5, "b": 3, "c": [1, 2]}
+    space.check_recorded(values)
+    assert [space.domains[key].place(value) for key, value in values.items()] == [0.5, 3.0, 2]
+    for wrong in ({"a": "x"}, {"a": 1.5}, {"a": True}, {"b": 2.5}, {"b": 9}, {"c": 1}, {"c": {}}, {"d": 1}):
+        with pytest.raises(ValueError):
+            space.check_recorded({**values, **wrong})
+    with pytest.raises(ValueError):
+        space.check_recorded({"a": 0.5})
