@@ -125,7 +125,7 @@ def _settings(directory: RunDirectory) -> dict[str, Any]:
         settings = dict(_flat(content))
         int(settings["seed"])
         str(settings["agent.name"]), str(settings["env"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _Unusable("its experiment.yaml is damaged") from error
     return settings
 
@@ -144,14 +144,16 @@ def _rows(path: pathlib.Path, metric: str) -> list[dict[str, Any]]:
     names = (metric, *_OF_ROWS)
     try:
         for row in read_json_lines(path, MOST_METRICS_BYTES):
-            if not all(type(row[name]) in (int, float) for name in _COUNTS):
-                raise TypeError("a count is no number")
+            if not all(type(row.get(name)) in (int, float, type(None)) for name in _OF_ROWS):
+                raise TypeError("a value is no number")
+            if None in [row[name] for name in _COUNTS]:
+                raise TypeError("a count is missing")
             rows.append({name: row[name] for name in names if name in row})
     except FileNotFoundError as error:
         raise _Unusable("it has no metrics.jsonl") from error
     except OSError as error:
         raise _Unusable(f"its metrics.jsonl cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise _Unusable(f"line {len(rows) + 1} of its metrics.jsonl is damaged") from error
     return rows
 

@@ -1,6 +1,7 @@
 """Reading runs: folders, URLs, runs that were resumed, and runs that are left out with a reason."""
 
 import json
+import re
 import math
 
 import numpy as np
@@ -109,6 +110,24 @@ def no_metrics(path):
 def no_evaluations(path):
     row = {"time": 1.0, "elapsed_seconds": 1.0, "environment_steps": 5}
     (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+
+@pytest.mark.parametrize("row", [[1], 3, {"evaluator/return_std": "x"}, {"elapsed_seconds": None}])
+def test_a_row_with_a_wrong_value_is_damaged(tmp_path, row):
+    write_run(tmp_path, [(1000, 1.0)])
+    good = {"elapsed_seconds": 1.0, "environment_steps": 5, "evaluator/return": 1.0}
+    rows = [good, {**good, **row} if isinstance(row, dict) else row]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (left_out,) = read_results([str(tmp_path)]).left_out
+    assert "line 2 of its metrics.jsonl is damaged" in left_out
+
+
+def test_a_seed_that_is_no_whole_number_is_damage(tmp_path):
+    write_run(tmp_path, [(1000, 1.0)])
+    path = tmp_path / "experiment.yaml"
+    path.write_text(re.sub("seed: .*", "seed: .inf", path.read_text()))
+    (left_out,) = read_results([str(tmp_path)]).left_out
+    assert "its experiment.yaml is damaged" in left_out
 
 
 @pytest.mark.slow
