@@ -18,6 +18,7 @@ Every combination is a cell, with a run for each seed.  An environment may name 
 import dataclasses
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -233,7 +234,7 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
     A cell whose environment needs a package that is not installed has `missing`.
 
     Raises:
-      CallboardError: a cell's settings are not valid, two have the same name, or there are no runs or too many.
+      CallboardError: a cell's settings are not valid, two have the same name, or the study has no runs, or too many.
     """
     for name in ("agents", "environments", "variants", "seeds"):
         if getattr(study, name) == []:
@@ -242,8 +243,8 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
         if not values:
             raise CallboardError(f"the matrix has no runs: grid.{name} is empty")
     _check_fixed(dict.fromkeys(option_texts(options)), study.environments is not None)
+    _check_size(study)
     cells: dict[str, StudyCell] = {}
-    runs = 0
     for cell in _cells(study, options, only):
         if len(os.fsencode(cell.name)) > _MOST_BYTES:
             raise CallboardError(
@@ -253,17 +254,37 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
         if cell.name.lower() in cells:
             raise CallboardError(f"two combinations are named {cell.name!r}; give one of them another name")
         cells[cell.name.lower()] = cell
-        runs += len(cell.seeds)
-        if runs > _MOST_RUNS:
-            raise CallboardError(f"the matrix has more than {_MOST_RUNS:,} runs; shorten its lists")
     if not cells:
         raise CallboardError(f"the matrix has no runs whose name contains {only!r}; see --list")
     return list(cells.values())
 
 
+def _check_size(study: Study) -> None:
+    """Raises `CallboardError` if a study has too many runs, before it makes their settings."""
+    points = math.prod(map(len, study.grid.values()))
+    runs = 0
+    places: Sequence[EnvironmentEntry | None] = study.environments or [None]
+    for agent, environment, variant in itertools.product(study.agents, places, study.variants):
+        if _is_tried(agent, environment):
+            runs += points * max(1, len(_seeds(study, agent, environment, variant)))
+        if runs > _MOST_RUNS:
+            raise CallboardError(f"the matrix has more than {_MOST_RUNS:,} runs; shorten its lists")
+
+
+def _is_tried(agent: AgentEntry, environment: EnvironmentEntry | None) -> bool:
+    return environment is None or environment.agents is None or agent.shown_name in environment.agents
+
+
+def _seeds(
+    study: Study, agent: AgentEntry, environment: EnvironmentEntry | None, variant: VariantEntry
+) -> Sequence[int]:
+    nearest = (variant.seeds, environment and environment.seeds, agent.seeds)
+    return next((seeds for seeds in nearest if seeds is not None), study.seeds)
+
+
 def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCell]:
     points = itertools.product(*([(key, value) for value in values] for key, values in study.grid.items()))
-    places: list[EnvironmentEntry | None] = [None] if study.environments is None else [*study.environments]
+    places: Sequence[EnvironmentEntry | None] = study.environments or [None]
     names = [agent.shown_name for agent in study.agents]
     for place in study.environments or []:
         for known in place.agents or []:
@@ -271,7 +292,7 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
                 raise unknown(f"agent of {place.env}", known, names)
     for agent, environment, variant, point in itertools.product(study.agents, places, study.variants, points):
         agent_name = agent.shown_name
-        if environment is not None and environment.agents is not None and agent_name not in environment.agents:
+        if not _is_tried(agent, environment):
             continue
         values = [f"{key.rpartition('.')[2]} {value}" for key, value in point]
         variant_name = ", ".join(filter(None, [agent_name, variant.name, *values]))
@@ -280,11 +301,7 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
         if only not in name:
             continue
         try:
-            seeds = next(
-                seeds
-                for seeds in (variant.seeds, environment and environment.seeds, agent.seeds, study.seeds)
-                if seeds is not None
-            )
+            seeds = _seeds(study, agent, environment, variant)
             _check_seeds(seeds)
             recipe = _merged_recipe(study, agent, environment, [variant.settings, dict(point)])
             launcher = variant.launcher or agent.launcher or study.launcher

@@ -49,7 +49,7 @@ _EVALUATOR_METRICS = (
 )
 _NOT_COMPARED = {metric.name for metric in METRICS["Evaluations"]}.difference(_EVALUATOR_METRICS)
 """Metrics of evaluations that do not depend on how good the policy is."""
-_SAMPLES = 16
+_SAMPLES, _MOST_TRIALS = 16, 10_000
 _OWN = "trial."
 """Prefix of searched settings that only a trial function of the user's own receives."""
 OF_EVERY_SEARCH = ("seed", "max_steps", "evaluate_every")
@@ -160,12 +160,16 @@ class Tuning:
     def samples_of_all(self) -> list[Values]:
         """Returns the values of every trial, deterministic for a seed."""
         space = self.space()
-        return space.samples(self.samples or (1 if space.has_grid else _SAMPLES), self.settings["seed"])
+        return space.samples(self._samples(space), self.settings["seed"])
+
+    def _samples(self, space: SearchSpace) -> int:
+        return self.samples or (1 if space.has_grid else _SAMPLES)
 
     @property
     def trials(self) -> int:
         """Number of trials."""
-        return len(self.samples_of_all())
+        space = self.space()
+        return space.count(self._samples(space))
 
     @property
     def evaluate_every(self) -> int:
@@ -203,6 +207,10 @@ class Tuning:
         for name, field in tuning_options().items():
             if not callable(getattr(self, name)):
                 converted(option_name(name), getattr(self, name), field.hint)
+        if self.trials > _MOST_TRIALS:
+            raise CallboardError(
+                f"the search has {self.trials:,} trials, more than {_MOST_TRIALS:,}; lower --samples or shorten grids"
+            )
         if self.trial is None:
             if not self.has_experiment:
                 raise CallboardError("a search needs an agent or a recipe, or --trial package.module:function")

@@ -101,6 +101,10 @@ class SearchSpace:
     def has_grid(self) -> bool:
         return any(isinstance(domain, Grid) for domain in self.domains.values())
 
+    def count(self, count: int) -> int:
+        """Returns the number of `samples`."""
+        return count * math.prod(len(domain.options) for domain in self.domains.values() if isinstance(domain, Grid))
+
     def samples(self, count: int, seed: int) -> list[Values]:
         """Returns `count` samples for a seed or, with grids, all their combinations `count` times; deterministic."""
         generator = np.random.default_rng(seed)

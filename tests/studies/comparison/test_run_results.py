@@ -1,8 +1,8 @@
 """Reading runs: folders, URLs, runs that were resumed, and runs that are left out with a reason."""
 
 import json
-import re
 import math
+import re
 
 import numpy as np
 import pytest

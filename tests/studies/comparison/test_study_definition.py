@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from callboard.errors import CallboardError
+from callboard.studies.comparison import study_definition
 from callboard.studies.comparison.study_definition import STUDIES, cells_of, parse_study, read_study, study_names
 
 SMALL = {"agents": ["impala"], "environments": ["CartPole-v1"]}
@@ -99,6 +100,19 @@ def test_an_environment_may_name_its_agents():
 def test_no_setting_gives_a_combination_what_its_name_does_not_say(content, options, what):
     with pytest.raises(CallboardError, match=f"(^|: ){what} is not a setting of a study: .*; (list it in|see)"):
         cells_of(parse_study({**SMALL, **content}), options)
+
+
+@pytest.mark.parametrize("only", ["", "discount_0.9-"])
+def test_a_study_that_is_too_large_is_refused_before_its_combinations_are_made(only, monkeypatch):
+    monkeypatch.setattr(study_definition, "read_recipe", None)
+    monkeypatch.setattr(study_definition, "parse_settings", None)
+    many = [0.5 + number / 10_000 for number in range(3000)]
+    study = parse_study({**SMALL, "grid": {"agent.discount": many, "agent.entropy_cost": many}})
+    with pytest.raises(CallboardError, match="the matrix has more than 10,000 runs; shorten its lists"):
+        cells_of(study, only=only)
+    study = parse_study({**SMALL, "grid": {"agent.discount": many}, "seeds": [1, 2, 3, 4]})
+    with pytest.raises(CallboardError, match="the matrix has more than 10,000 runs; shorten its lists"):
+        cells_of(study, only=only)
 
 
 def test_an_environment_that_no_combination_is_named_after_is_a_setting():

@@ -12,6 +12,7 @@ from callboard.launch.experiments.settings import read_recipe
 from callboard.launch.experiments.yaml_files import format_yaml
 from callboard.studies.tuning.records import Trial, TuneDirectory
 from callboard.studies.tuning.search_definition import Tuning, read_tuning, write_best
+from callboard.studies.tuning.search_space import SearchSpace
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def directory(tmp_path):
         ("settings: {seed: x, max_steps: 9, evaluate_every: 1}", "tune.yaml: seed must be a whole number"),
         ("settings: {seed: 1, max_steps: [1], evaluate_every: 1}", "tune.yaml: max_steps must be a whole number"),
         ("settings: {seed: 1, max_steps: 9, evaluate_every: null}", "tune.yaml: evaluate_every must be a whole number"),
-        ("settings: {seed: 1, max_steps: 9, evaluate_every: 1}", "tune.yaml: a search needs an agent or a recipe"),
+        ("settings: {seed: 1, max_steps: 9, evaluate_every: 1}\nsearch: ['a=randint(1,9)']", "a search needs an agent"),
         ("a: *b", "not valid YAML"),
     ],
 )
@@ -194,3 +195,13 @@ def test_the_best_trial_becomes_a_recipe_that_says_where_it_came_from(tuning, di
     assert lines[1] == "# with agent.entropy_cost 0.01." and "weights came from other trials" in lines[2]
     recipe = read_recipe(str(directory.best))
     assert recipe["agent"]["entropy_cost"] == 0.01 and recipe["max_steps"] == 80_000
+
+
+def test_a_search_with_too_many_trials_is_refused_before_they_are_made(tuning, monkeypatch):
+    monkeypatch.setattr(SearchSpace, "samples", None)
+    grid = ",".join(str(number / 10_000) for number in range(2000))
+    large = tuning(search=[f"agent.entropy_cost=grid({grid})", f"agent.discount=grid({grid})"])
+    with pytest.raises(CallboardError, match="the search has 4,000,000 trials, more than 10,000; lower --samples or"):
+        large.check()
+    with pytest.raises(CallboardError, match="the search has 1,000,000,000,000 trials"):
+        tuning(samples=10**12).check()
