@@ -18,7 +18,7 @@ import os
 import pathlib
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _DRAFT = "draft-"
 _DAMAGED = "damaged-"
@@ -52,11 +52,13 @@ def check_replaceable(path: pathlib.Path) -> None:
 
 
 def check_writable(path: pathlib.Path, directory: bool = False) -> None:
-    """Raises `OSError` if `file_draft`, or `directory_draft`, could not write to a path; leaves no draft behind."""
+    """Raises `OSError` if `file_draft`, or `directory_draft`, could not write to a path; leaves nothing behind."""
     if not directory:
         check_replaceable(path)
+    missing = _missing_parents(path)
     with _locked_draft(path, directory) as draft:
         _remove(draft)
+    _remove_empty(missing)
 
 
 @contextlib.contextmanager
@@ -156,14 +158,30 @@ def link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str])
 
 @contextlib.contextmanager
 def _locked_draft(path: pathlib.Path, directory: bool) -> Iterator[pathlib.Path]:
-    draft, descriptor = _make_draft(path, directory)
+    missing = _missing_parents(path)
     try:
-        yield draft
+        draft, descriptor = _make_draft(path, directory)
+        try:
+            yield draft
+        except BaseException:
+            _remove(draft)
+            raise
+        finally:
+            os.close(descriptor)
     except BaseException:
-        _remove(draft)
+        _remove_empty(missing)
         raise
-    finally:
-        os.close(descriptor)
+
+
+def _missing_parents(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the directories above a path that do not exist, the innermost first."""
+    return [parent for parent in path.parents if not os.path.lexists(parent)]
+
+
+def _remove_empty(directories: Iterable[pathlib.Path]) -> None:
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def make_as_open(directory: pathlib.Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from dm_env import specs
 
 from ...data import Nest
 from ...errors import CallboardError, writing
+from ...files.atomic_files import write_file
 from ...runtime.deadlines import Deadline
 from ...specs import MultiDiscreteArray
 from ..adapters.single_environments import PROCESSES
@@ -277,4 +279,4 @@ def _write_picture(player: _Player, examination: Examination, enter: Callable[[P
         assert examination.picture is not None
         frame = environment.render()
         with writing(f"the picture {examination.picture}"):
-            imageio.imwrite(examination.picture, frame, extension=".png")
+            write_file(pathlib.Path(examination.picture), imageio.imwrite("<bytes>", frame, extension=".png"))

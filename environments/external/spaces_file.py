@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ...errors import CallboardError, one_line, unknown, writing
+from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ..batches.space_sizes import check_array, check_depth
 
@@ -62,7 +63,7 @@ def write_spaces(path: str | os.PathLike[str], observation: spaces.Space, action
     """
     content = {"observation": _described(observation), "action": _described(action)}
     with writing(path):
-        pathlib.Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_file(pathlib.Path(path), json.dumps(content, indent=1) + "\n")
 
 
 def _space(content: Any, place: str) -> spaces.Space:

@@ -1,5 +1,6 @@
 """Plots of comparisons, with Matplotlib: learning curves and final scores."""
 
+import io
 import math
 import pathlib
 import textwrap
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CallboardError, writing
-from ...files.atomic_files import check_writable
+from ...files.atomic_files import check_writable, write_file
 from ...launch.plain_names import in_plot
 from ...messages.install_commands import install_command
 from .comparison import Comparison, GroupScore
@@ -204,6 +205,8 @@ def _wrapped(name: str, width: int) -> str:
 
 
 def write_plot(picture: Any, path: pathlib.Path) -> None:
-    """Writes a picture, or raises `CallboardError`."""
+    """Writes a picture completely, or raises `CallboardError` and leaves what was there before."""
+    content = io.BytesIO()
+    picture.savefig(content, format=path.suffix.removeprefix(".") or None, dpi=120)
     with writing(f"the plot {path}"):
-        picture.savefig(path, dpi=120)
+        write_file(path, content.getvalue())

@@ -278,7 +278,7 @@ def _is_tried(agent: AgentEntry, environment: EnvironmentEntry | None) -> bool:
 def _seeds(
     study: Study, agent: AgentEntry, environment: EnvironmentEntry | None, variant: VariantEntry
 ) -> Sequence[int]:
-    nearest = (variant.seeds, environment and environment.seeds, agent.seeds)
+    nearest = (variant.seeds, environment.seeds if environment else None, agent.seeds)
     return next((seeds for seeds in nearest if seeds is not None), study.seeds)
 
 

@@ -5,9 +5,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import CallboardError, writing
+from ...errors import CallboardError
 from ...launch.plain_names import in_plot
 from ...messages.install_commands import install_command
+from ..comparison.curve_plots import write_plot
 from .records import Trial
 from .search_definition import Tuning
 from .search_space import Choice
@@ -55,8 +56,7 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
     handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
     handles.append(Line2D([], [], color="tab:green", linewidth=1, label="best so far"))
     picture.legend(handles=handles, fontsize="small", loc="outside lower center", ncols=len(handles), frameon=False)
-    with writing(f"the plot {path}"):
-        picture.savefig(path, dpi=120)
+    write_plot(picture, path)
 
 
 def best_so_far(trials: Sequence[Trial], mode: str) -> list[float]:

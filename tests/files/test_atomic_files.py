@@ -139,3 +139,18 @@ def test_a_directory_is_not_more_open_than_the_one_that_holds_it(tmp_path, mode)
         os.umask(before)
     for path in ("a", "a/b", "c"):
         assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode
+
+
+def test_a_directory_that_is_not_written_leaves_none_above_it(tmp_path):
+    path = tmp_path / "folder" / "inner" / "target"
+    atomic_files.check_writable(path, directory=True)
+    assert not names(tmp_path)
+    with pytest.raises(RuntimeError), directory_draft(path):
+        raise RuntimeError
+    assert not names(tmp_path)
+    (tmp_path / "folder").mkdir()
+    atomic_files.check_writable(path, directory=True)
+    assert names(tmp_path) == ["folder"]
+    with directory_draft(path):
+        pass
+    assert names(path.parent) == ["target"]

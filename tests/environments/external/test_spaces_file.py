@@ -28,6 +28,19 @@ def test_spaces_are_read_as_they_were_written(tmp_path, action):
     assert sorted(spec.observation) == ["camera", "flag", "parts", "speed"]
 
 
+def test_spaces_that_cannot_be_written_leave_those_before(tmp_path, monkeypatch):
+    path = tmp_path / "spaces.json"
+    write_spaces(path, NESTED, spaces.Discrete(2))
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(CallboardError, match="spaces.json cannot be written: No space left on device"):
+        write_spaces(path, NESTED, spaces.Discrete(3))
+    assert read_spaces(path) == (NESTED, spaces.Discrete(2))
+
+
 WRONG = {
     "no JSON": ("{", "is not JSON"),
     "one space": ({"observation": {"type": "Discrete", "n": 2}}, "write"),

@@ -1,6 +1,8 @@
 """Plots of curves and scores, and files that cannot be plots."""
 
+import errno
 import itertools
+import pathlib
 import sys
 
 import pytest
@@ -108,3 +110,30 @@ def test_a_summary_needs_scores_that_count_as_0_and_1(tmp_path):
     comparison = compare(group_runs(read_results([str(tmp_path)]).runs), ComparisonSettings(resamples=10))
     with pytest.raises(CallboardError, match="needs score_ranges"):
         plot_summary(comparison, tmp_path / "x.png")
+
+
+class FullDisk:
+    """A picture that is cut off where it writes to a file itself."""
+
+    def savefig(self, target, **options):
+        if isinstance(target, pathlib.Path):
+            target.write_bytes(b"cut")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        target.write(b"a whole picture")
+
+
+def test_a_plot_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    path = tmp_path / "p.png"
+    path.write_bytes(b"before")
+
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", fail)
+        for plot in (path, tmp_path / "new.png"):
+            with pytest.raises(CallboardError, match="the plot .*png cannot be written: No space left on device"):
+                curve_plots.write_plot(FullDisk(), plot)
+    assert [file.name for file in tmp_path.iterdir()] == ["p.png"] and path.read_bytes() == b"before"
+    curve_plots.write_plot(FullDisk(), path)
+    assert path.read_bytes() == b"a whole picture"
