@@ -160,6 +160,6 @@ def _resumed(
             f"{option_name(others[0])}, or continue one of them: callboard train --resume "
             f"--run-dir {directory.path}/seed-1"
         )
-    before = [int(name.rpartition("-")[2]) for name in directory.read_progress()]
+    before = directory.read_seeds()
     recipe = read_recipe(str(directory.settings("")))
     return directory, Cell("", recipe, list(dict.fromkeys([*before, *(seeds or [])])), launch_options)

@@ -21,6 +21,7 @@ from ...errors import CallboardError
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
 from ...launch.experiments.new_or_resumed import check_can_be_made
+from ...launch.experiments.parts.quantities import Seed
 from ...launch.experiments.policy_settings import AgentSettings, policy_setting
 from ...launch.experiments.settings import Settings, plain
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
@@ -28,6 +29,7 @@ from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
 from ...launch.run_directory.run_lock import is_locked, run_lock
 from ...runtime.deadlines import wait_until
 from ...runtime.interpreter import callboard_command
+from ...settings.setting_types import converted
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"
@@ -117,14 +119,34 @@ class SeriesDirectory:
         """
         if not self.exists:
             return {}
-        path = self.path / _PROGRESS
         try:
-            content = read_json(path)
-            return {
-                str(name): None if end is None else RunEnd(int(end[0]), float(end[1])) for name, end in content.items()
-            }
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise CallboardError(f"{path} is damaged; replace it by a copy, or name another directory") from error
+            content = read_json(self.path / _PROGRESS)
+            ends = converted(_PROGRESS, content, dict[str, tuple[int, float] | None])
+        except (CallboardError, OSError, ValueError) as error:
+            raise self._damaged() from error
+        return {name: None if end is None else RunEnd(*end) for name, end in ends.items()}
+
+    def read_seeds(self) -> list[int]:
+        """Returns the seeds of the runs of a series of one cell.
+
+        Raises:
+          CallboardError: the file is damaged, it is that of a study, or the settings of the runs are missing.
+        """
+        names = list(self.read_progress())
+        if any("/" in name for name in names):
+            raise CallboardError(f"the runs in {self.path} are those of a study; continue it with callboard study")
+        try:
+            seeds = converted("seeds", [name.removeprefix("seed-") for name in names], list[Seed])
+        except CallboardError as error:
+            raise self._damaged() from error
+        if not seeds or names != [f"seed-{seed}" for seed in seeds]:
+            raise self._damaged()
+        if not self.settings("").exists():
+            raise CallboardError(f"the settings of the runs, {self.settings('')}, are missing; replace them by a copy")
+        return seeds
+
+    def _damaged(self) -> CallboardError:
+        return CallboardError(f"{self.path / _PROGRESS} is damaged; replace it by a copy, or name another directory")
 
     def write_progress(self, ends: Mapping[str, RunEnd | None]) -> None:
         rows = [f"{json.dumps(name)}: {json.dumps(end)}" for name, end in ends.items()]

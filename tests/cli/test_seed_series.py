@@ -1,5 +1,6 @@
 """`callboard train --seeds`: several seeds in directories of their own, and mistakes in one line."""
 
+import json
 import re
 import shlex
 
@@ -99,6 +100,47 @@ def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, started, t
     error = capsys.readouterr().err
     assert message in error and error.startswith("callboard: ") and error.count("\n") == 1
     assert not started and sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        "{}",
+        "[]",
+        "3",
+        '{"foo": null}',
+        '{"seed-x": null}',
+        '{"seed-01": null}',
+        '{"seed--1": null}',
+        '{"seed-99999999999": null}',
+        '{"seed-1": null, "foo": null}',
+        '{"seed-1": "12"}',
+        '{"seed-1": [0]}',
+        '{"seed-1": [0.5, 1.0]}',
+        '{"seed-1": [[0], 1.0]}',
+    ],
+)
+def test_damaged_progress_is_refused_and_starts_nothing(progress, started, tmp_path, capsys):
+    (tmp_path / "progress.json").write_text(progress)
+    (tmp_path / "settings.yaml").write_text("agent: {name: impala}\nenv: CartPole-v1\n")
+    assert main(["train", "--resume", "--run-dir", str(tmp_path), "--launcher", "inline"]) == 2
+    damaged = f"callboard: {tmp_path}/progress.json is damaged; replace it by a copy, or name another directory\n"
+    assert capsys.readouterr().err == damaged and not started
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("seed-1", "x/settings.yaml, are missing; replace them by a copy"),
+        ("ppo/seed-1", "the runs in x are those of a study; continue it with callboard study"),
+    ],
+)
+def test_a_series_without_settings_is_refused(name, message, started, tmp_path, capsys):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "progress.json").write_text(json.dumps({name: None}))
+    assert main(["train", "--resume", "--run-dir", "x", "--launcher", "inline"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not started
 
 
 @pytest.mark.parametrize("run_dir", ["n" * 300, "s3://bucket/run"])
