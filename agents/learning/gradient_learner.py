@@ -8,6 +8,8 @@ import tensorflow as tf
 import tree
 
 from ...data import Priorities, Sample, Update
+from ...errors import CallboardError
+from ...networks.tensor_words import tensors_text
 from ...transitions import valid_transitions
 from ..fast_function import CompiledOnFirstCall, compiled_by_xla, compiles_by_xla
 from ..losses.replicas import valid_mean
@@ -120,10 +122,24 @@ class GradientLearner(tf.Module):
         check_loss_output(output)
         age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
         lag = valid_mean(_valid_of(sample, age), tf.as_dtype(tf.keras.backend.floatx()))(age)
+        if "policy_lag" in output.metrics:
+            raise CallboardError("the loss has a metric with a name of the learner's own (policy_lag): rename it")
+        if output.priorities is not None and not _has_shape_of(sample.info.key, output.priorities):
+            raise CallboardError(
+                f"the priorities of a LossOutput are one number for each item, {sample.info.key.shape}, and these are "
+                f"{tensors_text(output.priorities)}"
+            )
         priorities = output.priorities
         if priorities is not None:
             priorities = Priorities(sample.info.key, sample.info.shard, priorities, sample.info.env)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
+
+
+def _has_shape_of(keys: tf.Tensor, priorities: Any) -> bool:
+    if not hasattr(priorities, "shape"):
+        return False
+    shape = tf.TensorShape(priorities.shape)
+    return shape.rank in (None, 1) and shape.is_compatible_with(keys.shape)
 
 
 def _valid_of(sample: Sample, age: tf.Tensor) -> Any:

@@ -1,14 +1,15 @@
-"""Checks of what policies of users return, made while they are traced."""
+"""Checks of what the classes of users return: agents, their policies and their learners."""
 
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
 import tree
 
 from ... import specs
-from ...data import Nest
-from ...errors import CallboardError
+from ...data import Nest, Priorities, Update
+from ...errors import CallboardError, type_text
 from ...networks.tensor_words import tensors_text
 
 _SEE = "; see `Policy` in agents/agent.py"
@@ -44,6 +45,56 @@ def checked_policy(policy: Any, action: Nest, state: Nest) -> Callable[..., tupl
         return outputs
 
     return checked
+
+
+def check_module(agent: Any, method: str, made: Any) -> None:
+    """Raises `CallboardError` if what a method of an agent has made is no `tf.Module`."""
+    if not isinstance(made, tf.Module):
+        raise CallboardError(
+            f"{type(agent).__name__}.{method} must return a tf.Module, whose variables checkpoints contain, not "
+            f"{type_text(made)}; see `Agent` in agents/agent.py"
+        )
+
+
+def check_update(learner: Any, update: Any) -> None:
+    """Raises `CallboardError` if the step of a learner has returned something else than a learner does."""
+    step = f"learner {type(learner).__name__}: step returns"
+    if not isinstance(update, Update):
+        raise CallboardError(f"{step} {type_text(update)}, not an Update(metrics, priorities, steps); see data.py")
+    if not isinstance(update.metrics, Mapping):
+        raise CallboardError(f"{step} metrics that are {type_text(update.metrics)}, not a dict of scalars by name")
+    if update.priorities is not None and not isinstance(update.priorities, Priorities):
+        raise CallboardError(f"{step} priorities that are {type_text(update.priorities)}, not Priorities or None")
+    if not isinstance(update.steps, numbers.Integral) or update.steps < 0:
+        raise CallboardError(f"{step} steps that are {update.steps!r}, not the number of learner steps made")
+    missing = [name for name in update.finite if name not in update.metrics]
+    if missing:
+        raise CallboardError(f"{step} {missing[0]!r} in finite, which is none of its metrics")
+
+
+def plain_metrics(learner: Any, metrics: Mapping[str, Any], reserved: Collection[str]) -> dict[str, float]:
+    """Returns the metrics of a learner's step as numbers; waits until they are computed.
+
+    Args:
+      learner: the learner, for the message.
+      metrics: scalars by name.
+      reserved: names that the run has for metrics of its own.
+
+    Raises:
+      CallboardError: one is no scalar, or has a name that is no text or reserved.
+    """
+    numbers_by_name = {}
+    for name, value in metrics.items():
+        if not isinstance(name, str) or name in reserved:
+            problem = "a metric of every run: rename it" if name in reserved else "no text"
+            raise CallboardError(f"learner {type(learner).__name__}: the name {name!r} of a metric is {problem}")
+        try:
+            numbers_by_name[name] = float(value)
+        except (TypeError, ValueError):
+            raise CallboardError(
+                f"learner {type(learner).__name__}: the metric {name} is {tensors_text(value)}, not a scalar"
+            ) from None
+    return numbers_by_name
 
 
 def _check(what: str, found: Nest, expected: Nest) -> None:

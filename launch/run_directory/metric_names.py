@@ -68,6 +68,8 @@ _LEARNERS = (
         bookkeeping=True,
     ),
 )
+NAMES_OF_LEARNERS = frozenset(metric.name.removeprefix("learner/") for metric in _LEARNERS)
+"""Names that metrics of a learner's step cannot have, since the run has them."""
 _EVALUATIONS = (
     Metric("evaluator/return", "mean return of the evaluation's episodes"),
     Metric("evaluator/return_std", "standard deviation of the return over the episodes"),

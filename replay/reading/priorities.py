@@ -9,6 +9,7 @@ import numpy as np
 import reverb
 
 from ...data import Priorities
+from ...errors import CallboardError, counted
 from ...runtime.deadlines import Deadline
 from ..servers.handle import CALL_SECONDS, ReplayHandle
 from .daemon_executor import DaemonExecutor
@@ -47,7 +48,11 @@ class PriorityUpdater:
         self._distributor = DaemonExecutor("priorities", max_pending)
 
     def submit(self, priorities: Priorities) -> None:
-        """Queues an update of tensors or arrays.  Never blocks, and does not wait for tensors to be computed."""
+        """Queues an update of tensors or arrays.  Never blocks, and does not wait for tensors to be computed.
+
+        Raises:
+          CallboardError: the priorities of an earlier update are not `[B]`, or not finite and at least 0.
+        """
         if not self._distributor.submit(functools.partial(self._distribute, priorities)):
             self._count_dropped(1)
 
@@ -58,12 +63,20 @@ class PriorityUpdater:
             return UpdateCounts(sent, self._dropped + sum(connection.failed for connection in self._connections))
 
     def wait(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until all updates are sent or dropped; returns whether they are."""
+        """Waits up to `timeout` seconds until all updates are sent or dropped; returns whether they are.
+
+        Raises:
+          CallboardError: as `submit`.
+        """
         deadline = Deadline(timeout)
         # The distributor may replace connections.
         return self._distributor.wait(timeout) and all(
             connection.executor.wait(deadline.left) for connection in self._connections
         )
+
+    def raise_failure(self) -> None:
+        """Raises the `CallboardError` that the next `submit` would raise."""
+        self._distributor.raise_failure()
 
     def close(self) -> None:
         """Ends the threads; queued updates are lost."""
@@ -74,10 +87,9 @@ class PriorityUpdater:
         """Queues the parts of an update for their shards."""
         keys, shards, values = (np.asarray(leaf) for leaf in priorities[:3])
         envs = None if isinstance(priorities.env, tuple) else np.asarray(priorities.env)
-        # A NaN priority would permanently corrupt the sums that Reverb samples by.
-        valid = np.isfinite(values) & (values >= 0)
+        _check(keys, shards, values, envs)
         for shard in range(len(self._connections)):
-            chosen = valid & (shards == shard)
+            chosen = shards == shard
             if not chosen.any():
                 continue
             if self._connections[shard].incarnation != self._replay.incarnation(shard):
@@ -108,6 +120,24 @@ class PriorityUpdater:
     def _count_dropped(self, number: int) -> None:
         with self._lock:
             self._dropped += number
+
+
+def _check(keys: np.ndarray, shards: np.ndarray, values: np.ndarray, envs: np.ndarray | None) -> None:
+    shapes = {"key": keys.shape, "shard": shards.shape, "priority": values.shape}
+    shapes |= {} if envs is None else {"env": envs.shape}
+    if keys.ndim != 1 or len(set(shapes.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise CallboardError(
+            f"priorities are one number for each sampled item, all [B], and these have the shapes {found}: fix what "
+            "the learner returns"
+        )
+    # A NaN priority would permanently corrupt the sums that Reverb samples by.
+    valid = np.isfinite(values) & (values >= 0)
+    if not valid.all():
+        raise CallboardError(
+            f"priorities are finite and at least 0, but {int((~valid).sum())} of {counted(len(values), 'item')} "
+            f"got another, such as {values[~valid][0]}: fix what the loss returns"
+        )
 
 
 class _Connection:

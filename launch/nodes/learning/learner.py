@@ -9,6 +9,7 @@ import launchpad as lp
 import tensorflow as tf
 
 from ....agents.learning.decaying_rate import continue_decay_of
+from ....agents.policies.output_checks import check_update, plain_metrics
 from ....data import Update
 from ....errors import CallboardError
 from ....replay import ReaderStopped
@@ -17,6 +18,7 @@ from ...experiments.checked_run import Run
 from ...experiments.policy_settings import Snapshots, TrainedPolicy
 from ...node_names import metric_of
 from ...run_directory.checkpoints import Checkpoints, NotWritten
+from ...run_directory.metric_names import NAMES_OF_LEARNERS
 from ..acting.opponents import ServedPolicies
 from ..coordination.stopping_rules import LEARNER_IS_DONE
 from ..node import NodeContext, NodeHandle
@@ -218,12 +220,14 @@ class LearnerNode(ReportingNode):
         """Counts learner steps, and does what follows from them: priorities, weights, metrics and checkpoints."""
         if self._last_update is None:
             logging.info("first learner step done")
-        if update.priorities is not None:
-            self.replay.send(update.priorities)
+        check_update(self._prepared.learner, update)
         self._steps += update.steps
         self.context.progress.achieves(update.steps)
         if self._rank == 0:
             self._publishing.add_update(self._steps, update)
+        if update.priorities is not None:
+            self._with_losses_first(lambda: self.replay.send(update.priorities))
+        if self._rank == 0:
             if self.context.cooperative and self._run.checkpoints.publish_every_steps == 1:
                 self._publish_newest()
             else:
@@ -235,6 +239,14 @@ class LearnerNode(ReportingNode):
         self._last_update = update
         if self._rank == 0 and self._writer.schedule.is_due(self._steps):
             self._writer.try_to_save(self._steps)
+
+    def _with_losses_first(self, priorities: Callable[[], None]) -> None:
+        """Calls what raises for wrong priorities; raises that a loss is not finite instead, which is their cause."""
+        try:
+            priorities()
+        except CallboardError:
+            with self._publishing.checked(self._steps):
+                raise
 
     def release(self) -> None:
         self.replay.release()
@@ -250,6 +262,7 @@ class LearnerNode(ReportingNode):
                 self._writer.save(self._steps)
             except NotWritten as error:
                 raise CallboardError(f"the last checkpoint could not be written: {error}") from error
+        self._with_losses_first(self.replay.raise_failure)
 
     def report(self) -> None:
         if self._last_update is not None:
@@ -323,4 +336,5 @@ class LearnerNode(ReportingNode):
 
     def _take_metrics(self, update: Update) -> None:
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
-        self._values = {f"learner/{name}": float(value) for name, value in update.metrics.items()}
+        values = plain_metrics(self._prepared.learner, update.metrics, NAMES_OF_LEARNERS)
+        self._values = {f"learner/{name}": value for name, value in values.items()}

@@ -88,12 +88,21 @@ class ReplayConnection:
         return None if self._priorities is None else self._priorities.counts().dropped
 
     def send(self, priorities: Priorities) -> None:
-        """Sends priorities to the tables of the dataset, in the background unless nodes take turns."""
+        """Sends priorities to the tables of the dataset, in the background unless nodes take turns.
+
+        Raises:
+          CallboardError: these priorities, or earlier ones, are not `[B]`, or not finite and at least 0.
+        """
         if self._priorities is None:
             self._priorities = PriorityUpdater(self._handle, self.dataset.table, *self.dataset.further)
         self._priorities.submit(priorities)
         if self._context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)
+
+    def raise_failure(self) -> None:
+        """Raises the `CallboardError` that the next `send` would raise."""
+        if self._priorities is not None:
+            self._priorities.raise_failure()
 
     def release(self) -> None:
         """Ends reading; may be called twice."""

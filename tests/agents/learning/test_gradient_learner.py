@@ -15,6 +15,7 @@ from callboard.agents.learning.gradient_step import LossOutput, Objective
 from callboard.agents.policies.acting import trace_layout
 from callboard.agents.sac import Sac
 from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
+from callboard.errors import CallboardError
 from callboard.settings.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
@@ -199,3 +200,39 @@ def test_accumulated_batches_are_one_larger_batch(is_sum, updates_per_call):
     assert float(updates[-1].metrics["seed"]) == np.mean([4, 5, 6, 7])
     assert sum(update.steps for update in updates) == 2
     assert updates[-1].priorities.priority.shape == (12 * updates_per_call,)
+
+
+def learn_once(change):
+    """Makes a learner step with a loss whose result is changed."""
+    agent, spec = AGENTS["apex"]
+    layout = Layout(spec, BATCH, actors=1, shards=1, replicas=1, seed=1, max_steps=10**6)
+    weight = tf.Variable(np.ones(BATCH, np.float32))
+    objective = Objective("loss", [weight], tf.keras.optimizers.SGD(1.0, jit_compile=False))
+
+    def loss(sample):
+        return change(LossOutput(tf.reduce_sum(weight), {}, tf.abs(weight)))
+
+    learner = GradientLearner(loss, [objective], tf.distribute.get_strategy())
+    layout = trace_layout(agent, layout, agent.make_networks(layout))
+    return learner.step(iter([tree.map_structure(tf.constant, random_sample(layout, 2, 1))]))
+
+
+@pytest.mark.parametrize(
+    "priorities, found",
+    [
+        (lambda one: tf.reduce_mean(one), r"float32 \(\)"),
+        (lambda one: one[:, tf.newaxis], r"float32 \(4, 1\)"),
+        (lambda one: tf.stack([one, one]), r"float32 \(2, 4\)"),
+        (lambda one: one[:-1], r"float32 \(3,\)"),
+        (lambda one: 1.0, "a float"),
+    ],
+)
+def test_priorities_of_another_shape_are_refused_at_the_first_step(priorities, found):
+    with pytest.raises(CallboardError, match=rf"priorities .* one number for each item, \(4,\), and these are {found}"):
+        learn_once(lambda output: output._replace(priorities=priorities(output.priorities)))
+    assert learn_once(lambda output: output).priorities.priority.shape == (BATCH,)
+
+
+def test_a_metric_of_the_learner_is_not_replaced():
+    with pytest.raises(CallboardError, match=r"of the learner's own \(policy_lag\): rename it"):
+        learn_once(lambda output: output._replace(metrics={"policy_lag": output.loss}))

@@ -1,12 +1,15 @@
 """A run in which numbers become NaN or infinite ends with one line that names them, and keeps its last checkpoint."""
 
+import dataclasses
 import json
 import pathlib
+import re
 import threading
 
 import numpy as np
 import pytest
 
+from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.agents.variables.finite_checks import check_saved_weights
 from callboard.launch.experiments.experiment import Experiment
@@ -83,3 +86,37 @@ def test_so_it_does_on_other_launchers(train, settings):
     for checkpoint in (run.run_dir / "checkpoints").glob("0*"):
         check_saved_weights(str(checkpoint / "learner"))
     assert run.leftovers() == []
+
+
+@dataclasses.dataclass(frozen=True)
+class LossIsNan(Apex):
+    """Its loss, and so its priorities, are NaN."""
+
+    def loss(self, *arguments, **named):
+        output = super().loss(*arguments, **named)
+        return output._replace(loss=output.loss * np.nan, priorities=output.priorities * np.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrioritiesAreNan(Apex):
+    """Only its priorities are NaN."""
+
+    def loss(self, *arguments, **named):
+        output = super().loss(*arguments, **named)
+        return output._replace(priorities=output.priorities * np.nan)
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize(
+    "agent, words",
+    [
+        (LossIsNan, r"the loss is NaN at learner step \d+ "),
+        (PrioritiesAreNan, "priorities are finite and at least 0, but"),
+    ],
+)
+def test_priorities_that_are_nan_end_the_run_and_the_loss_is_named_if_it_is_the_cause(agent, words, tmp_path):
+    agent = agent(batch_size=4, updates_per_call=1, replay={"min_size": 40}, network={"hidden_sizes": (4,)})
+    experiment = Experiment(agent, "CartPole-v1", max_steps=5_000, evaluator=False, run_dir=tmp_path / "run")
+    outcome = run(experiment, "inline", Silent())
+    assert (outcome.exit_code, outcome.failed_node) == (1, "learner/0")
+    assert re.match(words, outcome.error), outcome.error

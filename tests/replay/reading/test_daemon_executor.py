@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from callboard.replay.reading import daemon_executor
 from callboard.replay.reading.daemon_executor import DaemonExecutor
 
@@ -47,3 +49,15 @@ def test_calls_in_the_queue_are_not_made_after_close():
 
 def test_a_blocked_call_does_not_keep_the_process_alive():
     subprocess.run([sys.executable, "-c", BLOCKED, daemon_executor.__file__], check=True, timeout=60)
+
+
+def test_the_error_of_a_call_reaches_whoever_uses_the_executor_next():
+    executor, made = DaemonExecutor("calls", max_pending=2), []
+    executor.submit(lambda: 1 // 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            executor.wait(10)
+        with pytest.raises(ZeroDivisionError):
+            executor.submit(lambda: made.append(1))
+    assert not made
+    executor.close()

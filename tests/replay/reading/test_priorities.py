@@ -9,6 +9,7 @@ import reverb
 import tensorflow as tf
 
 from callboard.data import Priorities
+from callboard.errors import CallboardError
 from callboard.replay import PriorityUpdater, ReplayHandle
 
 
@@ -67,16 +68,27 @@ def test_every_shard_receives_the_priorities_of_its_items(serve, make_updater):
         assert found and all(found[key] == expected[key] for key in found)
 
 
-def test_invalid_priorities_are_not_sent(serve, make_updater):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_invalid_priorities_are_an_error_and_not_sent(serve, make_updater, value):
     """After a single NaN in Reverb's sums, no item could be sampled anymore."""
     replay = serve([table()])
     keys = insert(replay, 0)
     updater = make_updater(replay, "replay")
-    values = np.array([np.nan, np.inf, -1.0] + [2.0] * 7, np.float32)
+    values = np.array([value] + [2.0] * 9, np.float32)
     updater.submit(Priorities(keys, np.zeros(10, np.int32), values))
-    assert updater.wait(10)
-    found = priorities_of(replay, 0)
-    assert all(found[key] == (1.0 if index < 3 else 2.0) for index, key in enumerate(keys) if key in found)
+    for fails in (lambda: updater.wait(10), lambda: updater.submit(update(keys, 0, 3.0)), updater.raise_failure):
+        with pytest.raises(CallboardError, match=f"at least 0, and 1 of 10 items got .* {value}: fix"):
+            fails()
+    assert set(priorities_of(replay, 0).values()) == {1.0}
+
+
+@pytest.mark.parametrize("values", [np.ones((10, 1)), np.ones((2, 10)), np.ones(9), np.float32(1.0)])
+def test_priorities_of_another_shape_are_an_error(serve, make_updater, values):
+    replay = serve([table()])
+    updater = make_updater(replay, "replay")
+    updater.submit(Priorities(insert(replay, 0), np.zeros(10, np.int32), values))
+    with pytest.raises(CallboardError, match=r"the shapes key \(10,\), shard \(10,\), priority \(.*: fix what the"):
+        updater.wait(10)
 
 
 def test_removed_items_are_ignored(serve, make_updater):
