@@ -1,6 +1,7 @@
 """Losses, and one gradient step on them in all replicas of a strategy."""
 
 import functools
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import tree
 
 from ...data import Nest
 from ...errors import CallboardError
+from ...networks.tensor_words import tensors_text
 from ..losses.replicas import Mean
 from ..variables.frozen_weights import trained
 
@@ -34,12 +36,30 @@ def check_loss_output(output: Any) -> None:
     if not isinstance(output.metrics, Mapping):
         kind = type(output.metrics).__name__
         raise CallboardError(f"the metrics of a LossOutput are a dict of numbers by name, not {kind}")
+    if _no_scalars(output.metrics):
+        raise CallboardError(
+            f"the metrics of a LossOutput are scalars by name, not {{{', '.join(_no_scalars(output.metrics))}}}"
+        )
     for part in output.loss.values() if isinstance(output.loss, Mapping) else [output.loss]:
         shape = getattr(part, "shape", ())
         if tf.TensorShape(shape).rank not in (None, 0):
             raise CallboardError(
                 f"the loss of a LossOutput is a scalar, a sum over the batch, and this one has the shape {shape}"
             )
+
+
+def _no_scalars(metrics: Mapping[Any, Any]) -> list[str]:
+    """Returns the metrics that are no scalars or have no name, such as `'action': float32 (32, 2)`."""
+
+    def is_scalar(value: Any) -> bool:
+        no_tensor = () if isinstance(value, numbers.Number) else (1,)
+        return tf.TensorShape(getattr(value, "shape", no_tensor)).rank in (None, 0)
+
+    return [
+        f"{name!r}: {tensors_text(value)}"
+        for name, value in metrics.items()
+        if not isinstance(name, str) or not all(map(is_scalar, value if isinstance(value, Mean) else [value]))
+    ]
 
 
 class Objective(NamedTuple):
@@ -161,8 +181,28 @@ class GradientStep:
         with tf.GradientTape(persistent=len(applied) > 1) as tape:
             output = loss(*arguments)
             check_loss_output(output)
+        if isinstance(output.loss, Mapping) != several or (
+            several and any(one.name not in output.loss for one in self._objectives)
+        ):
+            raise CallboardError(
+                f"the loss of a LossOutput is {'a scalar for each of' if several else 'the scalar'} "
+                f"{', '.join(one.name for one in self._objectives)}, not {tensors_text(output.loss)}"
+            )
+        if any(_norm_name(one.name) in output.metrics for one in self._objectives):
+            raise CallboardError(
+                "the loss has a metric with a name of the learner's own "
+                f"({', '.join(_norm_name(one.name) for one in self._objectives)}): rename it"
+            )
         losses = output.loss if several else {self._objectives[0].name: output.loss}
         gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
+        if any(
+            one.variables and all(part is None for part in gradient)
+            for one, gradient in zip(applied, gradients, strict=True)
+        ):
+            raise CallboardError(
+                f"no gradient of {' or '.join(one.name for one in applied)} reaches the variables that it trains: "
+                "compute it from the outputs of the networks, without tf.stop_gradient"
+            )
         metrics = tree.map_structure(tf.convert_to_tensor, {**losses, **output.metrics})
         return gradients, metrics, () if output.priorities is None else output.priorities
 

@@ -14,7 +14,7 @@ from ...replay import Writer
 from ..agent import Agent, Policy
 from ..fast_function import CompiledFunction
 from ..variables.finite_checks import all_finite, check_finite, check_policy
-from .output_checks import checked_policy
+from .output_checks import check_module, checked_policy
 
 
 class Episode(NamedTuple):
@@ -255,7 +255,9 @@ def evaluate(
 
 def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     """Completes a layout with the specs of the policy's state and of the records that its actors write."""
+    check_module(agent, "make_networks", networks)
     policy = agent.make_policy(networks, "train")
+    check_module(agent, "make_policy", policy)
     state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
     act = CompiledFunction(
         checked_policy(policy, layout.spec.action, state_spec),

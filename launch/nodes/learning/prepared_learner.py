@@ -13,6 +13,7 @@ from ....agents.agent import Agent, Learner, Policy
 from ....agents.fast_function import compiled_by_xla
 from ....agents.learning.live_settings import LiveSettings
 from ....agents.policies.acting import trace_layout
+from ....agents.policies.output_checks import check_module
 from ....agents.variables.frozen_weights import FrozenWeights
 from ....agents.variables.weight_names import named_weights
 from ....data import Layout
@@ -83,7 +84,9 @@ def prepare_learner(
     tf.keras.utils.set_random_seed(run.placement.seed)
     with TRACING, strategy.scope():
         networks = agent.make_networks(run.layout)
+        check_module(agent, "make_networks", networks)
         policy = agent.make_policy(networks, "train")
+        check_module(agent, "make_policy", policy)
         variables = policy.variables
         latest = checkpoints.latest()
         frozen = FrozenWeights(networks, texts_of(run.warm_start.freeze))
@@ -96,6 +99,7 @@ def prepare_learner(
         live = LiveSettings(agent, run.layout.max_steps, run.limits.max_learner_steps)
         with compiled_by_xla(run.placement.jit_compile):
             learner = live.agent.make_learner(networks, strategy, run.layout)
+        check_module(agent, "make_learner", learner)
     if rank == 0:
         networks_line = write_network_table(run.directory, networks)
         if latest is None:

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.learning.gradient_step import GradientStep, LossOutput, Objective
+from callboard.errors import CallboardError
 
 START = (1.0, -2.0)
 
@@ -106,3 +107,33 @@ def test_a_loss_that_is_not_due_leaves_its_variables_and_its_optimizer_as_they_a
     assert often.numpy() == 0.0 and seldom.numpy() < 3.0 and objectives[1].optimizer.iterations.numpy() == 1
     assert each[0].keys() == {"often_loss", "seldom_loss", "often_gradient_norm"}
     assert each[1].keys() == each[0].keys() | {"seldom_gradient_norm"}
+
+
+@pytest.mark.parametrize(
+    "output, words",
+    [
+        (
+            lambda x: LossOutput({"loss": x}, {}),
+            r"loss of a LossOutput is the scalar loss, not {loss: float32 \(\)}",
+        ),
+        (lambda x: LossOutput(x, {"gradient_norm": x}), r"of the learner's own \(gradient_norm\): rename it"),
+        (lambda x: LossOutput(tf.stop_gradient(x), {}), "no gradient of loss reaches the variables that it trains: "),
+    ],
+)
+def test_a_loss_that_the_step_cannot_use_is_told_so(output, words):
+    weight = tf.Variable(2.0)
+    objective = Objective("loss", [weight], tf.keras.optimizers.SGD(1.0, jit_compile=False))
+    step = GradientStep([objective], tf.distribute.get_strategy())
+    with pytest.raises(CallboardError, match=words):
+        step(lambda: output(1.0 * weight))
+
+
+def test_several_losses_are_named():
+    weight = tf.Variable(2.0)
+    objectives = [
+        Objective(name, [weight], tf.keras.optimizers.SGD(1.0, jit_compile=False)) for name in ("one_loss", "two_loss")
+    ]
+    step = GradientStep(objectives, tf.distribute.get_strategy())
+    for loss in (lambda: 1.0 * weight, lambda: {"one_loss": 1.0 * weight}):
+        with pytest.raises(CallboardError, match="is a scalar for each of one_loss, two_loss, not"):
+            step(lambda loss=loss: LossOutput(loss(), {}))

@@ -2,15 +2,19 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.learning.gradient_step import LossOutput, check_loss_output
+from callboard.agents.losses.replicas import Mean
 from callboard.agents.policies.acting import trace_layout
+from callboard.agents.policies.output_checks import check_update, plain_metrics
 from callboard.agents.ppo import Ppo
-from callboard.data import Layout
+from callboard.data import Layout, Priorities, Update
 from callboard.errors import CallboardError
+from callboard.launch.run_directory.metric_names import NAMES_OF_LEARNERS
 from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
@@ -34,7 +38,7 @@ class OwnPolicy(tf.Module):
 def trace(outputs):
     agent = Ppo()
     object.__setattr__(agent, "make_policy", lambda networks, mode: OwnPolicy(outputs))
-    return trace_layout(agent, LAYOUT, None)
+    return trace_layout(agent, LAYOUT, tf.Module())
 
 
 def test_a_policy_that_returns_what_it_should_is_traced():
@@ -145,3 +149,60 @@ def test_a_loss_that_returns_something_else_is_told_so(output, words):
     with pytest.raises(CallboardError, match=words):
         check_loss_output(output)
     check_loss_output(LossOutput({"a_loss": tf.zeros(())}, {"a": 1.0}))
+
+
+def test_metrics_of_a_loss_are_scalars_with_names():
+    mean, numbers = Mean(tf.ones(()), tf.ones(())), {"a": 1, "b": np.float32(1), "c": tf.ones(()), "d": True}
+    check_loss_output(LossOutput(tf.zeros(()), {**numbers, "mean": mean}))
+    wrong = {"advantage": tf.ones((3,)), 7: tf.ones(()), "none": None, "mean": Mean(tf.ones((2,)), tf.ones(()))}
+    with pytest.raises(CallboardError) as caught:
+        check_loss_output(LossOutput(tf.zeros(()), {**numbers, **wrong}))
+    assert str(caught.value) == (
+        "the metrics of a LossOutput are scalars by name, not {'advantage': float32 (3,), 7: float32 (), "
+        "'none': a NoneType, 'mean': (float32 (2,), float32 ())}"
+    )
+
+
+ITEMS = Priorities(tf.zeros(2, tf.uint64), tf.zeros(2, tf.int32), tf.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "update, words",
+    [
+        (None, r"learner Module: step returns a NoneType, not an Update\(metrics, priorities, steps\)"),
+        ({"loss": 1.0}, "step returns a dict, not an Update"),
+        (Update(cast(Any, [1.0])), "step returns metrics that are a list, not a dict of scalars by name"),
+        (Update({}, 1), "step returns priorities that are an int, not Priorities or None"),
+        (Update({}, ITEMS.priority), "step returns priorities that are an? .*Tensor, not Priorities or None"),
+        (Update({}, steps=cast(Any, None)), "step returns steps that are None, not the number of learner steps made"),
+        (Update({}, finite=("loss",)), "step returns 'loss' in finite, which is none of its metrics"),
+    ],
+)
+def test_a_learner_that_returns_something_else_is_told_so(update, words):
+    with pytest.raises(CallboardError, match=words):
+        check_update(tf.Module(), update)
+    check_update(tf.Module(), Update({"loss": 1.0}, ITEMS, 2, ("loss",)))
+
+
+@pytest.mark.parametrize(
+    "metrics, words",
+    [
+        ({"size": tf.ones(3)}, r"learner Module: the metric size is float32 \(3,\), not a scalar"),
+        ({"size": None}, "the metric size is a NoneType, not a scalar"),
+        ({"step": 1.0}, "the name 'step' of a metric is a metric of every run: rename it"),
+        ({3: 1.0}, "the name 3 of a metric is no text"),
+    ],
+)
+def test_metrics_of_a_learner_are_scalars_with_names_of_their_own(metrics, words):
+    with pytest.raises(CallboardError, match=words):
+        plain_metrics(tf.Module(), metrics, NAMES_OF_LEARNERS)
+    assert plain_metrics(tf.Module(), {"loss": tf.constant(2.0)}, NAMES_OF_LEARNERS) == {"loss": 2.0}
+
+
+def test_networks_and_policies_are_modules():
+    agent = Ppo()
+    with pytest.raises(CallboardError, match="Ppo.make_networks must return a tf.Module, .*, not a dict"):
+        trace_layout(agent, LAYOUT, {})
+    object.__setattr__(agent, "make_policy", lambda networks, mode: object())
+    with pytest.raises(CallboardError, match="Ppo.make_policy must return a tf.Module, .*, not an object"):
+        trace_layout(agent, LAYOUT, tf.Module())

@@ -5,6 +5,8 @@ import threading
 import numpy as np
 import pytest
 
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment
@@ -49,3 +51,10 @@ def test_a_learner_begins_anew_or_continues_from_the_newest_checkpoint(run):
     assert [steps for steps, _ in published] == [0, 7]
     for before, after in zip(published[0][1], published[1][1], strict=True):
         np.testing.assert_array_equal(after, before + 1)
+
+
+def test_a_learner_is_a_module(run, monkeypatch):
+    """Else it would train to the end, and fail at its checkpoint."""
+    monkeypatch.setattr(Impala, "make_learner", lambda *arguments: object())
+    with pytest.raises(CallboardError, match="Impala.make_learner must return a tf.Module, .*, not an object"):
+        prepared_in(run, [], lambda *arguments: None)
