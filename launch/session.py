@@ -56,7 +56,7 @@ class Session:
                 print(result.environment_steps, result.episode_return)
 
     Instead of a `with` block, in a notebook for example, call `start` and `close`.  A session may be used in any
-    thread, by one thread at a time.
+    thread, by one thread at a time.  It has one run: another session continues that with `resume`.
 
     Args:
       experiment: what to run.
@@ -94,6 +94,7 @@ class Session:
         self._monitor = monitor or MessageMonitor()
         self._opened = contextlib.ExitStack()
         self._background: BackgroundRun | None = None
+        self._had_run = False
 
     if not TYPE_CHECKING:  # Type checkers find names that do not exist themselves.
 
@@ -102,8 +103,14 @@ class Session:
 
     @exits_refused()
     def run(self) -> Outcome:
-        """Runs to the end in this thread, without pauses."""
+        """Runs to the end in this thread, without pauses.
+
+        Raises:
+          CallboardError: it cannot be run, or this session has had its run.
+        """
+        self._check_had_no_run()
         with prepared_run(*self._arguments, controlled=False, overwrite=self._overwrite) as prepared:
+            self._had_run = True
             return prepared.launch(self._monitor)
 
     @exits_refused()
@@ -111,14 +118,14 @@ class Session:
         """Starts the run, which then is paused before its first step.
 
         Raises:
-          CallboardError: it cannot be run, or this session has started it and it has not ended.
+          CallboardError: it cannot be run, or this session has had its run.
         """
-        if self._background is not None and self.outcome is None:
-            raise CallboardError("the session has started its run already: continue with it, or close it first")
+        self._check_had_no_run()
         try:
             prepared = prepared_run(*self._arguments, controlled=True, overwrite=self._overwrite)
             self._background = BackgroundRun(self._opened.enter_context(prepared), self._monitor)
             self._background.start()
+            self._had_run = True
             call_at_exit(self.close)
         except BaseException:
             # A block that was not entered is not left: nothing else would end the run and unlock its directory.
@@ -136,6 +143,7 @@ class Session:
         return self.outcome or Outcome()
 
     def __enter__(self) -> "Session":
+        self._check_had_no_run()
         # In the main thread, signals end the run with a checkpoint.
         self._opened.enter_context(stop_signals(_raise_stopped))
         return self.start()
@@ -144,6 +152,16 @@ class Session:
         self.close()
         if kind is None:
             self._running().raise_failure()
+
+    def _check_had_no_run(self) -> None:
+        """Raises `CallboardError` if the session has a run or had one, which `overwrite` would replace."""
+        if self._background is not None and self._background.exists:
+            raise CallboardError("the session has started its run already: continue with it, or close it first")
+        if self._had_run:
+            raise SessionEnded(
+                "the session has had its run, and has no other: continue it in Session(experiment, resume=True), or "
+                "make a Session for another"
+            )
 
     @property
     def outcome(self) -> Outcome | None:

@@ -11,7 +11,7 @@ class DaemonExecutor:
     At exit, the interpreter waits for the threads of a `concurrent.futures.ThreadPoolExecutor`, so that a call that
     blocks forever keeps the process alive.  It does not wait for daemon threads.
 
-    A call that raises ends the thread; whoever uses the executor next gets its error.
+    A call that raises ends the thread, and the next use of the executor raises its error.
 
     Args:
       name: name of the thread.

@@ -28,6 +28,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.policy_weights import read_policy
 from callboard.launch.runs.background_run import SessionEnded
 from callboard.launch.session import Session
+from callboard.runtime.deadlines import wait_until
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 
@@ -284,6 +285,40 @@ def test_what_cannot_be_run_is_refused_at_the_start(experiment, said):
 
 
 @dataclasses.dataclass(frozen=True)
+class AtItsEnd(Launcher):
+    """Its run ends as soon as it has begun."""
+
+    name = "at_its_end"
+
+    def run(self, program, run, monitor):
+        monitor.status({"environment_steps": 0, "time": 0.0})
+        outcome = Outcome()
+        outcome.reached_limit("it has begun")
+        return outcome
+
+
+def start_to_end(session):
+    session.start()
+    assert wait_until(lambda: session.outcome is not None, 20)
+    session.close()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("first", [Session.run, start_to_end])
+@pytest.mark.parametrize("second", [Session.run, Session.start, Session.__enter__])
+def test_a_session_has_one_run_which_a_second_start_does_not_replace(experiment, said, overwrite, first, second):
+    session = Session(experiment, AtItsEnd(), Quiet(said), overwrite=overwrite)
+    first(session)
+    kept = pathlib.Path(experiment.run_dir) / "checkpoints"
+    kept.mkdir(parents=True, exist_ok=True)
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SessionEnded, match="continue it in Session.experiment, resume=True., or make a Session for"):
+        second(session)
+    assert kept.exists() and signal.getsignal(signal.SIGTERM) is handler
+    session.close()
+
+
+@dataclasses.dataclass(frozen=True)
 class NeverReady(Launcher):
     """Its run fails before a node reports."""
 
@@ -299,6 +334,11 @@ def test_a_run_that_fails_while_it_starts_leaves_its_directory_unlocked(experime
     for number in range(2):
         with pytest.raises(CallboardError, match="replay/0 failed: no memory"), Session(experiment, NeverReady()):
             pytest.fail(f"run {number} was started")
+    session = Session(experiment, NeverReady())
+    for _ in range(2):
+        # A start that has failed may be repeated.
+        with pytest.raises(CallboardError, match="replay/0 failed: no memory"):
+            session.start()
     assert not (pathlib.Path(experiment.run_dir) / "lock").exists()
 
 

@@ -51,7 +51,7 @@ def test_a_blocked_call_does_not_keep_the_process_alive():
     subprocess.run([sys.executable, "-c", BLOCKED, daemon_executor.__file__], check=True, timeout=60)
 
 
-def test_the_error_of_a_call_reaches_whoever_uses_the_executor_next():
+def test_the_next_use_of_the_executor_raises_the_error_of_a_call():
     executor, made = DaemonExecutor("calls", max_pending=2), []
     executor.submit(lambda: 1 // 0)
     for _ in range(2):
