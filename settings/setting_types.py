@@ -35,6 +35,8 @@ FiniteFloat = Annotated[float, Interval(gt=-math.inf, lt=math.inf)]
 UnitInterval = Annotated[float, Interval(ge=0, le=1)]
 NAME = "name"
 """A group with a setting of this name may be given as that name alone: `optimizer: adam`."""
+LIVE = "is_live_setting"
+"""Attribute of what stands in the place of a number that may change, and that no type or range is checked of."""
 
 # A class that is pickled by value, as those of the started program are, takes these marks along.  They are known by
 # identity, here and in `dataclasses`, so a copy of one would be taken for a default.
@@ -176,6 +178,8 @@ def _is_in(value: Any, marker: Any) -> bool:
 
 def _convert_part(value: Any, hint: Any, key: str, default: Any) -> Any:
     """Converts a value that has a name of its own, by which the message for a wrong one calls it."""
+    if getattr(value, LIVE, False) is True:
+        return value
     # The annotations of a user's agent may use names that are imported for type checkers only.
     hint = type(default) if _is_made(default) and not (is_union(hint) or dataclasses.is_dataclass(hint)) else hint
     try:

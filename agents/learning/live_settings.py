@@ -11,6 +11,7 @@ import tensorflow as tf
 from ...errors import CallboardError, unknown
 from ...messages import foreign_names
 from ...settings.nested_settings import declared_fields, with_values
+from ...settings.setting_types import LIVE
 from ..agent import Agent
 from ..agent_names import agent_name
 from ..schedules import Schedule, schedules_of
@@ -43,6 +44,9 @@ class LiveSettings:
         }
         self._followed: dict[str, float] = {}
         self._left = tf.Variable(1.0, trainable=False, dtype=tf.float32, name="run_left")
+        for variable in (*self._variables.values(), self._left):
+            # A changed copy of the agent, such as `dataclasses.replace` makes in `make_learner`, takes it as it is.
+            setattr(variable, LIVE, True)
         self._done = 0.0
         self.decays = False
         """Whether some setting decays to 0 over the run."""

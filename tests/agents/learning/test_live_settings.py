@@ -1,15 +1,19 @@
 """Settings that change while an agent learns."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 
+from callboard.agents.agent_names import AGENTS
 from callboard.agents.impala import Impala
 from callboard.agents.learning.live_settings import LiveSettings, live_changes
 from callboard.agents.learning.optimizers import make_optimizer
+from callboard.agents.registry import agent_class
 from callboard.agents.sac import Sac
 from callboard.agents.schedules import Schedule
 from callboard.errors import CallboardError
-from callboard.settings.nested_settings import with_values
+from callboard.settings.nested_settings import values_of, with_values
 
 
 def test_the_copy_follows_changes_and_the_agent_does_not():
@@ -87,3 +91,24 @@ def test_one_name_changes_all_learning_rates():
 def test_changes_that_cannot_be_made_are_refused(settings, message):
     with pytest.raises(CallboardError, match=message):
         live_changes(Impala(), settings)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_a_changed_copy_of_the_agent_keeps_the_variables(name):
+    """As an agent of one's own makes it in `make_learner`."""
+    agent = agent_class(name)()
+    live = LiveSettings(agent).agent
+    values, copied = values_of(live), values_of(dataclasses.replace(live))
+    variables = {key for key, value in values.items() if isinstance(value, tf.Variable)}
+    assert variables >= set(type(agent).live) and all(copied[key] is values[key] for key in variables)
+    for key in variables:
+        group = key.partition(".")[0]
+        plain = dataclasses.replace(live, **{group: getattr(agent, group)})
+        assert values_of(plain)[key] == values_of(agent)[key]
+
+
+def test_a_variable_of_another_kind_is_no_number():
+    with pytest.raises(CallboardError, match="agent.entropy_cost must be a number"):
+        Impala(entropy_cost=tf.Variable(1.0))
+    with pytest.raises(CallboardError, match="agent.baseline_cost must be a number of at least 0"):
+        dataclasses.replace(LiveSettings(Impala()).agent, baseline_cost=-1.0)
