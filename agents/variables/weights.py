@@ -189,6 +189,7 @@ class WeightClient(WeightFetcher):
         self._needed = threading.Event()
         self._fetched: Snapshot | None = None
         self._assigned: Version | None = None
+        self._failure: Exception | None = None
         self.version: Version | None = None
         """The version of `values`; None before the first `apply` or `take`."""
         self.values: list[np.ndarray] = []
@@ -199,14 +200,20 @@ class WeightClient(WeightFetcher):
             self._fetched = version, packed
 
     def apply(self) -> bool:
-        """Assigns the weights that were fetched last; returns False if there are no new ones."""
+        """Assigns the weights that were fetched last; returns False if there are no new ones.
+
+        Raises:
+          Exception: the thread of `keep_fetching` has ended with it.
+        """
         if not self.take():
             return False
         self.assign()
         return True
 
     def take(self) -> bool:
-        """Makes the weights that were fetched last `values`; returns False if there are no new ones."""
+        """Makes the weights that were fetched last `values`; returns False if there are no new ones; see `apply`."""
+        if self._failure is not None:
+            raise self._failure
         with self._lock:
             snapshot, self._fetched = self._fetched, None
         if snapshot is None:
@@ -260,10 +267,11 @@ class WeightClient(WeightFetcher):
                 if not (self.waiting or stop.is_set()):
                     try:
                         fetch()
-                    except Exception:
+                    except Exception as error:
                         # The source may have ended, for good, while the last request was waiting.
                         if not stop.is_set():
-                            raise
+                            self._failure = error
+                        return
 
         threading.Thread(target=fetch_until_stop, name="weights", daemon=True).start()
 

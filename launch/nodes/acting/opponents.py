@@ -145,6 +145,7 @@ class Opponents:
         self._incoming: tuple[str, str, int] | None = None
         self._known: dict[str, set[int]] = {}
         self._arrived: dict[str, tuple[int, np.ndarray]] = {}
+        self._failure: Exception | None = None
         self.numbers: dict[str, int] = {}
         """Numbers of the weights that the variables hold, by the same names."""
 
@@ -207,12 +208,22 @@ class Opponents:
 
         def fetch_until_stop() -> None:
             while not self._context.stop.wait(_FETCH_SECONDS):
-                self.fetch()
+                try:
+                    self.fetch()
+                except Exception as error:
+                    self._failure = error
+                    return
 
         threading.Thread(target=fetch_until_stop, name="fixed policies", daemon=True).start()
 
     def apply(self, in_use: Callable[[str], bool]) -> None:
-        """Assigns the weights that have arrived to the variables of policies that are not in use."""
+        """Assigns the weights that have arrived to the variables of policies that are not in use.
+
+        Raises:
+          Exception: the thread that fetches them has ended with it.
+        """
+        if self._failure is not None:
+            raise self._failure
         if not self._arrived:
             return
         with self._lock:

@@ -89,6 +89,8 @@ class Reporter:
         self.commands = CommandQueue()
         self._requests: list[tuple[str, Any]] = []
         self._clock = clock
+        self.failure: Exception | None = None
+        """What has ended the background thread, which reports nothing any more."""
         self._answered = clock()
 
     def start(self) -> None:
@@ -210,7 +212,11 @@ class Reporter:
     def _report_forever(self) -> None:
         while not self._closed:
             self._wake.clear()
-            self.report()
+            try:
+                self.report()
+            except Exception as error:
+                self.failure = error
+                return
             if not self._closed:
                 self._wake.wait(self.state.report_seconds)
 
@@ -239,6 +245,8 @@ class ReportingNode(Node):
         return None
 
     def between_steps(self) -> None:
+        if self.reporter.failure is not None:
+            raise self.reporter.failure
         if self.reporter.commands.pending:
             self.reporter.commands.execute(self.command)
             self.reporter.report_now()

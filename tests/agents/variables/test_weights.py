@@ -119,29 +119,31 @@ def test_values_of_all_kinds_travel_exactly_as_one_piece_of_bytes():
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def fetches_until_it_fails(stops_first, monkeypatch):
-    """Fetches in the background from a source that ends for good during a fetch; returns what its thread raises."""
-    stop, raised, waits = threading.Event(), [], threading.Event()
-    monkeypatch.setattr(threading, "excepthook", lambda arguments: raised.append(arguments.exc_value))
+def client_until_it_fails(stops_first):
+    """Fetches in the background from a source that ends for good during a fetch, and returns the client."""
+    stop, waits = threading.Event(), threading.Event()
 
     def fetch():
         waits.wait(10)
         raise ConnectionError("the source has ended")
 
     before = set(threading.enumerate())
-    WeightClient(None, []).keep_fetching(fetch, lambda: 0.0, stop)
+    client = WeightClient(None, [])
+    client.keep_fetching(fetch, lambda: 0.0, stop)
     (thread,) = set(threading.enumerate()) - before
     if stops_first:
         stop.set()
     waits.set()
     thread.join(10)
-    return raised
+    return client
 
 
-def test_a_source_that_ends_after_the_stop_is_no_error(monkeypatch):
-    assert fetches_until_it_fails(True, monkeypatch) == []
-    (error,) = fetches_until_it_fails(False, monkeypatch)
-    assert isinstance(error, ConnectionError)
+def test_a_source_that_ends_is_an_error_of_the_node_unless_it_stops():
+    assert not client_until_it_fails(True).apply()
+    client = client_until_it_fails(False)
+    for takes in (client.apply, client.take):
+        with pytest.raises(ConnectionError, match="the source has ended"):
+            takes()
 
 
 def test_a_node_that_needs_newer_weights_does_not_pause():

@@ -1,5 +1,6 @@
 """Snapshots that a learner serves, and how nodes that act fetch, replace and choose them."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -11,6 +12,7 @@ from callboard.launch.experiments.policy_settings import Snapshots
 from callboard.launch.nodes.acting.opponents import Opponents, ServedPolicies
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.runtime.deadlines import wait_until
 
 
 class Weights(tf.Module):
@@ -211,3 +213,20 @@ def test_waiting_ends_with_the_run(members):
     opponents = opponents_of(Learner(), *members)
     opponents._context.stop.set()
     assert not opponents.wait()
+
+
+def test_an_error_of_the_thread_that_fetches_ends_the_node(monkeypatch):
+    learner = Learner()
+    opponents = opponents_of(learner, "past/0")
+    learner.take(0, 10.0)
+    assert opponents.wait()
+    monkeypatch.setattr("callboard.launch.nodes.acting.opponents._FETCH_SECONDS", 0.001)
+    learner.numbered = None
+    opponents.fetch_in_background()
+
+    def fails():
+        with contextlib.suppress(AttributeError):
+            return opponents.apply(lambda name: False)
+        return True
+
+    assert wait_until(fails, 10, 0.001)

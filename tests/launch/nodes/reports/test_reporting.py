@@ -15,6 +15,7 @@ from callboard.launch.nodes.reports import reporting
 from callboard.launch.nodes.reports.messages import LeaseRequest, Report, RunState
 from callboard.launch.nodes.reports.reporting import KnownLearners, Reporter, ReportingNode
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.runtime.deadlines import wait_until
 
 
 class Line:
@@ -213,3 +214,16 @@ def test_known_learners_follow_the_newest_answer():
     learners = KnownLearners(informed, "red")
     informed.state = KNOWN._replace(short_of_data={}, finished=[])
     assert learners.short_of_data(0) == 0.0 and not learners.have_finished
+
+
+def test_an_error_of_the_thread_that_reports_ends_the_node():
+    class Node(ReportingNode):
+        def collect(self):
+            raise ValueError("no report can be made")
+
+    node = Node(_context("actor/0", "a"), types.SimpleNamespace(name="coordinator/0", client=lambda timeout: None))
+    node.between_steps()
+    node.begin_reports()
+    assert wait_until(lambda: node.reporter.failure is not None, 10, 0.001)
+    with pytest.raises(ValueError, match="no report can be made"):
+        node.between_steps()
