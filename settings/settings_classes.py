@@ -28,7 +28,7 @@ def check_annotations(kind: type) -> None:
             continue
         decorated = "__dataclass_fields__" in vars(owner)
         annotations = inspect.get_annotations(owner)
-        for name in inherited - set(annotations):
+        for name in sorted(inherited - set(annotations)):
             if name in vars(owner) and not inspect.ismemberdescriptor(vars(owner)[name]):
                 value = vars(owner)[name]
                 above = "" if decorated else f", and {decorator} above the class"
