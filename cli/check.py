@@ -6,14 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
-
 from ..environments import environment_text
 from ..environments.checks.examination import Examination
 from ..environments.checks.trial import Phase
 from ..errors import CallboardError, printable
 from ..launch.experiments.environment_check import EnvironmentCheck
 from ..launch.experiments.settings import parse_settings
+from ..settings.named_objects import pickled_with_program
 from .command_parser import CommandParser
 from .experiment_options import split_options
 
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(f"warning: {warning}"), file=sys.stderr, flush=True)
         warnings.append(warning)
 
-    name, pickled = environment_text(experiment.env), cloudpickle.dumps(examination)
+    name, pickled = environment_text(experiment.env), pickled_with_program(examination)
     check = EnvironmentCheck(name, pickled, known.timeout, show, _MODULE, _ADVICE)
     try:
         found: list[dict[str, Any]] = check.wait()

@@ -9,7 +9,6 @@ import contextlib
 import faulthandler
 import json
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from ...errors import CallboardError, message_of, one_line
 from ...messages.caller_words import words_of_command
+from ...settings.named_objects import unpickle_with_program
 from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
 from ..factory import environment_text
@@ -71,7 +71,7 @@ def serve_trial(
         search_working_directory(directory)
     pickled = _read(descriptor, int.from_bytes(_read(descriptor, LENGTH_BYTES), "big"))
     try:
-        trial: AnyTrial = pickle.loads(pickled)
+        trial: AnyTrial = unpickle_with_program(pickled)
     except Exception:  # What exists only in the other process is not tried.
         send(done=None)
         os._exit(0)

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import cloudpickle
 import psutil
 
 from ...environments import environment_text, is_of_library
@@ -25,7 +24,7 @@ from ...errors import CallboardError, anything_raised, one_line
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
 from ...runtime.interpreter import python_command
-from ...settings.named_objects import import_object
+from ...settings.named_objects import import_object, pickled_with_program
 from ...settings.own_modules import searched_directories
 from .parts.acting_part import ActingPart
 
@@ -287,7 +286,7 @@ def check_environment(
 def _pickled(trial: EnvironmentTrial) -> bytes | None:
     """Returns a trial for another process; None if it cannot be sent there."""
     try:
-        return cloudpickle.dumps(trial)
+        return pickled_with_program(trial)
     except anything_raised() as error:  # Whatever the environment refers to may raise anything.
         _logger.info("the environment is not checked, since it cannot be pickled: %s", one_line(error))
         return None

@@ -1,12 +1,14 @@
 """The check of an environment in a process of its own, before anything of a run is created."""
 
 import dataclasses
+import functools
 import logging
 import os
 import pathlib
 import re
 import signal
 
+import gymnasium
 import psutil
 import pytest
 from slow_cases import slow_but
@@ -138,6 +140,19 @@ def test_a_class_of_the_program_is_sent_by_value(monkeypatch):
     assert wrong.env == "__main__:Own"
     with pytest.raises(CallboardError, match="environment '__main__:Own', in 'reset': the observation is of type"):
         checked(wrong)
+
+
+def test_a_wrapper_of_the_program_is_known_where_the_environment_is_tried(monkeypatch):
+    import __main__
+
+    def __init__(self, env, marks):
+        gymnasium.Wrapper.__init__(self, env)
+
+    wrapper = type("OwnWrapper", (gymnasium.Wrapper,), {"__module__": "__main__", "__init__": __init__})
+    monkeypatch.setattr(__main__, "OwnWrapper", wrapper, raising=False)
+    given = Experiment(Ppo(), env="CartPole-v1", env_wrappers=[functools.partial(wrapper, marks=[1])])
+    assert given.env_wrappers == ({"name": "__main__:OwnWrapper", "marks": [1]},)
+    checked(given)
 
 
 def test_what_is_not_checked(monkeypatch):
