@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tree
 
-from .data import Timestep
+from .data import Timestep, copied
 from .errors import CallboardError, type_text
 
 Metrics = Mapping[str, float]
@@ -170,7 +170,7 @@ class Callbacks:
     def __new__(cls, *arguments: Any, **named: Any) -> "Callbacks":
         self = super().__new__(cls)
         # A frozen dataclass takes attributes only in this way.  The constructor may change the lists that it is given.
-        object.__setattr__(self, "_given", (_copied(arguments), _copied(named)))
+        object.__setattr__(self, "_given", (copied(arguments), copied(named)))
         return self
 
     def on_run_start(self, run: CallbackRun) -> None:
@@ -253,13 +253,6 @@ def _plain_number(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"it contains {type_text(value)}")
-
-
-def _copied(value: Any) -> Any:
-    """Returns an argument with copies of the lists and dictionaries in it."""
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
 
 
 def _arguments_by_name(kind: type, bound: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,3 +182,10 @@ def rebuilt(structure: Nest, leaves: Iterator[Any]) -> Nest:
     if isinstance(structure, list):
         return [rebuilt(part, leaves) for part in structure]
     return next(leaves)
+
+
+def copied(value: Any) -> Any:
+    """Returns arguments with copies of the lists and dictionaries in them, which the called function may change."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value

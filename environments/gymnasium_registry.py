@@ -13,6 +13,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
+from ..data import copied
 from ..errors import CallboardError, MissingPackage, did_you_mean, nearest
 from ..messages.install_commands import install_command
 from ..settings.named_objects import import_module
@@ -149,7 +150,7 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
         _log_mujoco_warnings()
     with _refused_options(id, spec.entry_point, options), user_errors(id, options, taken):
         # The checker is for authors of environments and slows down every step; an option enables it.
-        return gymnasium.make(id, **{"disable_env_checker": True, **options})
+        return gymnasium.make(id, **{"disable_env_checker": True, **copied(options)})
 
 
 def _refused_options(id: str, creator: Any, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:

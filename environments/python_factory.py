@@ -10,7 +10,8 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from ..errors import CallboardError, first_line, message_of, type_text
+from ..data import copied
+from ..errors import CallboardError, first_line, message_of
 from ..messages.caller_words import argument
 from ..settings.named_objects import import_object, importable_name
 from ..settings.setting_arguments import checked_names
@@ -164,7 +165,7 @@ def factory_call(
         with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
             _check_arguments(name, create, arguments)
             try:
-                return create(**arguments)
+                return create(**copied(arguments))
             except SystemExit as error:
                 raise CallboardError(
                     f"environment {name!r} cannot be made: it calls sys.exit({message_of(error)})"

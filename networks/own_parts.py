@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..data import copied
 from ..errors import CallboardError
 from ..runtime.tracing_lock import TRACING
 from ..settings.named_objects import check_options, import_object
@@ -23,7 +24,7 @@ def make_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments: 
     """
     factory = check_own_part(kind, path, options, *arguments)
     with TRACING:
-        return factory(*arguments, **options)
+        return factory(*arguments, **copied(dict(options)))
 
 
 def check_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Callable[..., Any]:

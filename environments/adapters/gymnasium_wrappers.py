@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
+from ...data import copied
 from ...errors import CallboardError, message_of, unknown
 from ...settings.named_objects import import_object, importable_name
 from ...settings.setting_types import shown, texts_of
@@ -107,7 +108,7 @@ def wrapped(environment: gymnasium.Env, wrappers: Sequence[NamedWrapper]) -> gym
     """
     for wrapper in wrappers:
         try:
-            environment = wrapper.kind(environment, **wrapper.arguments)
+            environment = wrapper.kind(environment, **copied(wrapper.arguments))
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError, gymnasium.error.Error) as error:
             reason = " ".join(message_of(error).split()) or type(error).__name__
             raise CallboardError(f"env_wrappers: {wrapper.name!r} cannot wrap the environment: {reason}") from error

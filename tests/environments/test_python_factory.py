@@ -11,6 +11,7 @@ from scripted_environments import Seeded
 
 from callboard import environments
 from callboard.environments import python_factory
+from callboard.environments.adapters.gymnasium_wrappers import NamedWrapper, wrapped
 from callboard.environments.python_factory import check_factory, factory_name, make_factory, named_factory
 from callboard.errors import CallboardError
 
@@ -104,6 +105,32 @@ def test_classes_and_functions_become_names(own_module, monkeypatch):
     assert name == f"{own_module}:Nested.made"
     assert isinstance(environments.make(name, 1, [0], {"scale": 2.0}), environments.DmEnvBatch)
     assert named_factory("CartPole-v1") == ("CartPole-v1", {})
+
+
+class Grows(Seeded):
+    """Changes the list that is its option."""
+
+    def __init__(self, seed, sizes):
+        super().__init__(seed, scale=float(len(sizes)))
+        sizes.append(0)
+
+
+class GrowsSingle(gymnasium.Wrapper):
+    def __init__(self, env, marks):
+        super().__init__(env)
+        marks.append(len(marks))
+        self.marks = marks
+
+
+def test_environments_and_wrappers_may_change_the_lists_in_their_options():
+    options = {"sizes": [1, {"far": [2]}]}
+    environments.make(Grows, 3, [0, 1, 2], options).close()
+    assert options == {"sizes": [1, {"far": [2]}]}
+    wrapper = NamedWrapper("own", GrowsSingle, {"marks": [5]})
+    for _ in range(2):
+        environment = wrapped(gymnasium.make("CartPole-v1"), [wrapper])
+        assert environment.marks == [5, 1] and wrapper.arguments == {"marks": [5]}
+        environment.close()
 
 
 def test_what_cannot_be_imported_stands_for_itself():

@@ -36,6 +36,17 @@ def test_a_factory_is_called_with_its_options():
     assert check_own_part("torso", TORSO, {}, SPEC) is make_wide_torso
 
 
+def takes_the_last(spec, units):
+    return units.pop()
+
+
+def test_a_factory_may_change_the_lists_in_its_options(monkeypatch):
+    options = {"units": [7, 8]}
+    for _ in range(2):
+        assert make_own_part("torso", "parts_of_the_user:takes_the_last", options, SPEC) == 8
+    assert options == {"units": [7, 8]}
+
+
 def test_options_reach_the_torso_of_the_whole_or_the_rest_of_the_observation():
     options = {"units": 7}
     for network, inputs in (
