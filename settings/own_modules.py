@@ -29,7 +29,6 @@ _LOADERS = (
         f"{_LIBRARY}.{name}"
         for name in (
             "settings.named_objects",
-            "environments.checks.trial_process",
             "launch.launchers.node_processes.forkserver_process",
             "launch.launchers.node_processes.node_process",
             "launch.launchers.ray.node_actors",
