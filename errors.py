@@ -202,6 +202,11 @@ def counted(number: float, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def rounded(number: float) -> str:
+    """Returns `12.3`; of a number with more than 15 digits `1.234e+300`."""
+    return f"{number:.1f}" if abs(number) < 1e15 else f"{number:.4g}"
+
+
 def check_text(name: object, what: str) -> None:
     """Raises `CallboardError` if a user's name is text that no file can hold, such as part of a letter.
 

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from ..errors import CallboardError, printable
+from ..errors import CallboardError, printable, rounded
 from ..launch.experiments.run_overview import RunOverview, overview_of_run
 from ..launch.run_directory.found_runs import runs_in
 from ..launch.run_directory.remote_storage import is_url
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _row(one: RunOverview) -> tuple[str, ...]:
     of = "" if one.max_steps is None else f" of {one.max_steps:,}"
-    named = [f"{policy} {score:.1f}".strip() for policy, score in one.scores.items()]
+    named = [f"{policy} {rounded(score)}".strip() for policy, score in one.scores.items()]
     if one.state == "damaged":
         return one.run, one.state, "", "", "", "", "", ""
     return (

@@ -4,7 +4,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
-from ..errors import CallboardError, printable
+from ..errors import CallboardError, printable, rounded
 from ..studies.zoo.zoo_policies import copy_policy, find_policies, find_policy
 from .command_parser import CommandParser
 from .evaluate import stdout_to_stderr
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
             run, zoo = known.names
             pushed = push_policy(run, zoo, known.name, known.episodes or _EPISODES, known.trust, notify)
-        score = f"{pushed.card.mean:.1f} ± {pushed.card.std:.1f}"
+        score = f"{rounded(pushed.card.mean)} ± {rounded(pushed.card.std)}"
         print(printable(f"{pushed.place} now offers {pushed.name}, with a mean return of {score}"))
         return 0
     policy = find_policy(known.names[0], known.places, notify)
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps({"mean": again.mean, "recorded": again.card.mean, "agrees": again.agrees}))
     else:
-        recorded = f"recorded {again.card.mean:.1f} ± {again.card.std:.1f}"
-        print(printable(f"mean {again.mean:.1f} ± {again.std:.1f}, {recorded}"))
-        print(printable("as recorded" if again.agrees else f"they differ by more than {again.most:.1f}"))
+        recorded = f"recorded {rounded(again.card.mean)} ± {rounded(again.card.std)}"
+        print(printable(f"mean {rounded(again.mean)} ± {rounded(again.std)}, {recorded}"))
+        print(printable("as recorded" if again.agrees else f"they differ by more than {rounded(again.most)}"))
     return 0 if again.agrees else 1
 
 
@@ -83,7 +83,13 @@ def _list(places: Sequence[str], as_json: bool) -> int:
     else:
         rows = [("name", "agent", "environment", "steps", "return")]
         rows += [
-            (one.name, one.card.agent, one.card.env, f"{one.card.steps:,}", f"{one.card.mean:.1f} ± {one.card.std:.1f}")
+            (
+                one.name,
+                one.card.agent,
+                one.card.env,
+                f"{one.card.steps:,}",
+                f"{rounded(one.card.mean)} ± {rounded(one.card.std)}",
+            )
             for one in found.policies
         ]
         widths = [max(len(printable(text)) for text in column) for column in zip(*rows, strict=True)]

@@ -17,6 +17,7 @@ from callboard.errors import (
     one_line,
     printable,
     printable_lines,
+    rounded,
     similar_setting,
     suggestion,
     traceback_text,
@@ -165,3 +166,8 @@ def test_a_name_that_is_no_text_is_refused_in_one_line():
 @pytest.mark.parametrize(("value", "kind"), [(3, "an int"), ("x", "a str"), ({}, "a dict"), (OSError(), "an OSError")])
 def test_a_type_is_named_with_its_article(value, kind):
     assert type_text(value) == kind
+
+
+def test_a_number_is_shown_in_few_digits():
+    shown = [rounded(number) for number in (0, -12.34, 1234567.89, -1e308, float("inf"), float("nan"))]
+    assert shown == ["0.0", "-12.3", "1234567.9", "-1e+308", "inf", "nan"]

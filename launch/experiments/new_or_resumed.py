@@ -108,7 +108,9 @@ def check_can_be_made(path: pathlib.Path) -> None:
         if not existing.is_dir():
             raise CallboardError(f"the run directory {path} cannot be made: {existing} is a file")
         if not os.access(existing, os.W_OK | os.X_OK):
-            raise CallboardError(f"the run directory {path} cannot be written: you may not write to {existing}")
+            is_read_only = os.statvfs(existing).f_flag & os.ST_RDONLY
+            why = f"{existing} is on a read-only file system" if is_read_only else f"you may not write to {existing}"
+            raise CallboardError(f"the run directory {path} cannot be written: {why}")
         longest = max(len(os.fsencode(part)) for part in path.absolute().parts)
         if longest > os.pathconf(existing, "PC_NAME_MAX"):
             raise CallboardError(f"the run directory has a name of {longest} bytes; use a shorter one")

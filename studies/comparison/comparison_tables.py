@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import printable
+from ...errors import printable, rounded
 from ...launch.plain_names import in_markdown
 from .comparison import Comparison, ComparisonSettings, GroupScore, RunScore, VariantImprovement, VariantScore
 from .score_statistics import Interval
@@ -175,7 +175,7 @@ def _interval(interval: Interval | None) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.3g}"
+    return rounded(value) if abs(value) >= 10 or value == 0 else f"{value:.3g}"
 
 
 def _steps(value: float | None) -> str:

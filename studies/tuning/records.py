@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import CallboardError, printable
+from ...errors import CallboardError, printable, rounded
 from ...files.atomic_files import write_file
 from ...files.guarded_files import problem_of_others, read_json
 from ...launch.experiments.yaml_files import format_yaml
@@ -161,7 +161,7 @@ def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
         table.add_row(
             f"{trial.number:02d}",
             *(Text(printable(_short(trial.values[key]))) for key in keys),
-            "-" if trial.best is None else f"{trial.best:.1f}" if abs(trial.best) >= 10 else f"{trial.best:.4g}",
+            "-" if trial.best is None else rounded(trial.best) if abs(trial.best) >= 10 else f"{trial.best:.4g}",
             "-" if trial.best is None else f"{trial.best_steps:,}",
             f"{trial.environment_steps:,}",
             trial.state + took,

@@ -140,12 +140,14 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
                 there = Storage(f"{policy.place}/{policy.name}").fetch(name, draft, MOST_BYTES)
             else:
                 try:
-                    (draft / name).write_bytes(read_regular(source.path / name, MOST_BYTES))
-                    there = True
+                    content = read_regular(source.path / name, MOST_BYTES)
                 except FileNotFoundError:
                     there = False
                 except OSError as error:
                     raise CallboardError(f"{source.path / name} cannot be read: {error.strerror}") from error
+                else:
+                    (draft / name).write_bytes(content)
+                    there = True
             if not there:
                 raise CallboardError(f"{policy.place}/{policy.name} has no {name}")
         for name, read in ((WEIGHTS, read_arrays), ("environment.json", lambda file: parse_spec(file.read_text()))):

@@ -1,6 +1,8 @@
 """The directory of a new or resumed run: its name, and what is refused before anything is written."""
 
+import os
 import re
+import types
 
 import pytest
 
@@ -29,6 +31,16 @@ def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, messa
     (tmp_path / "file").touch()
     with pytest.raises(CallboardError, match=message):
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
+
+
+@pytest.mark.parametrize(
+    "flags, why", [(os.ST_RDONLY, "{} is on a read-only file system"), (0, "you may not write to {}")]
+)
+def test_a_run_directory_that_cannot_be_written_is_refused_with_the_reason(tmp_path, monkeypatch, flags, why):
+    monkeypatch.setattr(os, "access", lambda *arguments: False)
+    monkeypatch.setattr(os, "statvfs", lambda path: types.SimpleNamespace(f_flag=flags))
+    with pytest.raises(CallboardError, match=f"cannot be written: {why.format(tmp_path)}$"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / "run"), resume=False)
 
 
 def test_a_run_without_a_directory_is_named_after_agent_environment_and_time(tmp_path, monkeypatch):

@@ -215,6 +215,25 @@ def test_a_zoo_of_others_at_a_url_of_this_machine_needs_trust(zoo, tmp_path, cap
         assert "if you trust it, give --trust" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
+def test_a_full_disk_is_that_of_the_destination(zoo, tmp_path, monkeypatch, capsys):
+    def fail(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_bytes", fail)
+    assert main(["zoo", "get", "tiny", str(tmp_path / "new"), "--from", str(zoo)]) == 2
+    full = f"callboard: {tmp_path}/new cannot be written: No space left on device; name another place\n"
+    assert capsys.readouterr().err == full and not list(tmp_path.iterdir())
+
+
+def test_a_large_score_is_listed_in_a_short_row(zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    card = tmp_path / "zoo" / "tiny" / CARD
+    card.write_text(json.dumps({**json.loads(card.read_text()), "mean": -1e308, "std": 1e15}))
+    assert main(["zoo", "list", "--from", str(tmp_path / "zoo")]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tiny"))
+    assert row.endswith("-1e+308 ± 1e+15")
+
+
 @pytest.mark.slow("daily")
 def test_places_that_cannot_be_written_are_one_line(zoo, tmp_path, capsys):
     (tmp_path / "file").write_text("")
