@@ -49,7 +49,7 @@ _NOT_SETTINGS = {
     "seed": _OF_EACH_RUN,
     "run_dir": _OF_EACH_RUN,
 }
-"""What the settings of a study cannot change, with the reason."""
+"""Settings that a study cannot change, with the reason."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Reporter:
         self._requests: list[tuple[str, Any]] = []
         self._clock = clock
         self.failure: Exception | None = None
-        """What has ended the background thread, which reports nothing any more."""
+        """The error that has ended the background thread, which reports nothing any more."""
         self._answered = clock()
 
     def start(self) -> None:

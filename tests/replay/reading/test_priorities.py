@@ -77,7 +77,7 @@ def test_invalid_priorities_are_an_error_and_not_sent(serve, make_updater, value
     values = np.array([value] + [2.0] * 9, np.float32)
     updater.submit(Priorities(keys, np.zeros(10, np.int32), values))
     for fails in (lambda: updater.wait(10), lambda: updater.submit(update(keys, 0, 3.0)), updater.raise_failure):
-        with pytest.raises(CallboardError, match=f"at least 0, and 1 of 10 items got .* {value}: fix"):
+        with pytest.raises(CallboardError, match=f"at least 0, but 1 of 10 items got .* {value}: fix"):
             fails()
     assert set(priorities_of(replay, 0).values()) == {1.0}
 
