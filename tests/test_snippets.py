@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from documented_commands import (
 
 from callboard.benchmarks.command import _parser as benchmark_parser
 from callboard.environments.factory import check
+from callboard.settings.named_objects import unpickle_with_program
 
 STOPS = (
     "cli.train.environments.check",
@@ -122,7 +122,7 @@ class ImportCheck:
         self.trial = trial
 
     def wait_until_imported(self):
-        trial = pickle.loads(self.trial)
+        trial = unpickle_with_program(self.trial)
         check(trial.env, trial.options)
 
     def wait(self):
