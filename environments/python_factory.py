@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from ..data import copied
-from ..errors import CallboardError, first_line, message_of
+from ..errors import CallboardError, first_line, message_of, type_text
 from ..messages.caller_words import argument
 from ..settings.named_objects import import_object, importable_name
 from ..settings.setting_arguments import checked_names
