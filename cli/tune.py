@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if known.plot:
         check_plot(None)
     if known.plot and not (known.resume or agent or known.recipe or given or options):
-        return _plot_only(known.run_dir)
+        return _plot_only(known.run_dir, known.trust)
     if known.resume:
         directory, tuning = _resumed(known, agent, given, options)
     else:
@@ -52,12 +52,14 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _plot_only(run_dir: pathlib.Path | None) -> int:
+def _plot_only(run_dir: pathlib.Path | None, trust: bool) -> int:
     if run_dir is None:
         raise CallboardError("--plot needs the directory of a search: --run-dir runs/..., or a search to start")
     directory = TuneDirectory(run_dir)
     if not directory.settings.exists():
         raise CallboardError(f"there is no search to plot in {run_dir}: it has no {directory.settings.name}")
+    if not trust:
+        directory.check_owner()
     _plot(read_tuning(directory.settings), directory)
     return 0
 
@@ -81,7 +83,7 @@ def _parser() -> CommandParser:
     add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="continue the search in --run-dir")
     add("--plot", action="store_true", help="write a plot of the search, or of the one in --run-dir without a new one")
-    add("--trust", action="store_true", help="resume a search whose files others can write: their content can run code")
+    add("--trust", action="store_true", help="take a search whose files others can write: their content can run code")
     add(
         "--ray-address",
         help="address of a Ray cluster, auto for one that runs here, or local; otherwise RAY_ADDRESS, one that runs "

@@ -88,13 +88,14 @@ def test_a_search_of_ones_own_is_trusted(directory):
 
 
 @pytest.mark.parametrize("name", [".", "tune.yaml", "ray/state", "ray/state/tuner.pkl"])
-def test_a_search_that_others_can_write_is_not_resumed(directory, name, capsys):
+def test_a_search_that_others_can_write_is_neither_resumed_nor_plotted(directory, name, capsys):
     (directory.path / name).chmod(0o777)
     if name != ".":
         directory.check_owner()  # No other user enters its directory.
         directory.path.chmod(0o755)
-    assert main(["tune", "--resume", "--run-dir", str(directory.path)]) == 2
-    assert "can be written by others" in capsys.readouterr().err
+    for option in ("--resume", "--plot"):
+        assert main(["tune", option, "--run-dir", str(directory.path)]) == 2
+        assert "can be written by others" in capsys.readouterr().err
 
 
 def test_a_search_of_another_user_is_not_resumed(directory, monkeypatch):
