@@ -30,7 +30,7 @@ class SeedResult:
     """The result of one run.
 
     Attributes:
-      score: mean return of the last evaluation.
+      score: mean return of the last evaluation; None of a run that was stopped before its first one.
       score_std: standard deviation over its episodes.
       training: mean return of the last training episodes.
       steps: environment steps of the run.
@@ -40,7 +40,7 @@ class SeedResult:
       curve: environment steps and mean return of training episodes, at most 200 points.
     """
 
-    score: float
+    score: float | None
     score_std: float | None
     training: float | None
     steps: int
@@ -48,10 +48,6 @@ class SeedResult:
     cpu_seconds: float
     evaluations: Sequence[tuple[float, float]]
     curve: Sequence[tuple[float, float]]
-
-    @property
-    def best(self) -> float:
-        return max(value for _, value in self.evaluations)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +83,7 @@ class CellResult:
 
     @property
     def scores(self) -> list[float]:
-        return [result.score for result in self.seeds.values()]
+        return [result.score for result in self.seeds.values() if result.score is not None]
 
     @property
     def training(self) -> list[float]:
@@ -177,30 +173,33 @@ def is_current(result: CellResult, cell: SuiteCell) -> bool:
     return (result.algorithm, result.steps, dict(result.settings)) == (now.algorithm, now.steps, dict(now.settings))
 
 
-def seed_result(run: pathlib.Path, cpu_seconds: float) -> SeedResult:
+def seed_result(run: pathlib.Path, cpu_seconds: float, is_finished: bool = True) -> SeedResult:
     """Reads the result of a run that has ended, ours or the peer's.
 
     Raises:
-      CallboardError: it has no evaluation.
+      CallboardError: it has no evaluation; or, if it is not finished, no training episode either.
     """
-    try:
-        evaluated = read_result(str(run), RETURN, include_running=False)
-    except Exception as error:
-        raise CallboardError(f"{run} has no result: {error}") from error
-    try:
-        training: RunResult | None = read_result(str(run), TRAINING_RETURN, include_running=False)
-    except Exception:  # No training episode has ended.
-        training = None
+    evaluated, training = _values(run, RETURN), _values(run, TRAINING_RETURN)
+    some = evaluated if is_finished or evaluated is not None else training
+    if some is None:
+        raise CallboardError(f"{run} has no result: no {'evaluation' if is_finished else 'episode'} has ended")
     return SeedResult(
-        score=_rounded(evaluated.score),
-        score_std=None if evaluated.deviation is None else _rounded(evaluated.deviation),
+        score=None if evaluated is None else _rounded(evaluated.score),
+        score_std=None if evaluated is None or evaluated.deviation is None else _rounded(evaluated.deviation),
         training=None if training is None else _rounded(training.score),
-        steps=evaluated.total_steps,
-        seconds=round(evaluated.total_seconds, 1),
+        steps=some.total_steps,
+        seconds=round(some.total_seconds, 1),
         cpu_seconds=round(cpu_seconds, 1),
-        evaluations=_points(evaluated),
+        evaluations=[] if evaluated is None else _points(evaluated),
         curve=[] if training is None else _points(training),
     )
+
+
+def _values(run: pathlib.Path, metric: str) -> RunResult | None:
+    try:
+        return read_result(str(run), metric, include_running=False)
+    except Exception:  # It has no value yet.
+        return None
 
 
 def as_runs(result: CellResult, metric: str) -> list[RunResult]:

@@ -151,7 +151,7 @@ def _table(rows: Sequence[Row]) -> str:
         seeds = f"{0 if result is None else len(result.seeds)} of {len(row.cell.seeds)}"
         shown = _shown(result)
         scores = "missing" if shown is None else _mean(shown.scores)
-        training = "" if shown is None or not shown.training else _mean(shown.training)
+        training = "" if shown is None else _mean(shown.training)
         goals = "; ".join(_number(goal) + (" in training" if training else "") for goal, training in row.goals)
         lines.append(
             f"| `{row.cell.shown_agent}` | {row.cell.env} | {row.cell.steps:,} | {seeds} | {scores} | {training} "
@@ -247,6 +247,8 @@ def _plot_published(rows: Sequence[Row], path: pathlib.Path) -> bool:
 
 
 def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return ""
     mean = _number(float(np.mean(values)))
     return mean if len(values) == 1 else f"{mean} ± {_number(float(np.std(values)))}"
 

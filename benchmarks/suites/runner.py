@@ -127,13 +127,13 @@ def _keep(
 
 
 def _keep_unfinished(path: pathlib.Path, cell: SuiteCell, seed: int, cpu_seconds: float, results: pathlib.Path) -> None:
-    """Adds a run that was stopped after an evaluation to the results of its cell, unless they are of earlier runs."""
+    """Adds a run that was stopped after an episode to the results of its cell, unless they are of earlier runs."""
     final = result_path(results, cell)
     kept = load_result(final)
     if kept is None or not kept.seeds or is_current(kept, cell):
         with contextlib.suppress(CallboardError):
             result = kept if kept is not None and is_current(kept, cell) else empty_result(cell)
-            unfinished = {**result.unfinished, seed: seed_result(path / f"seed-{seed}", cpu_seconds)}
+            unfinished = {**result.unfinished, seed: seed_result(path / f"seed-{seed}", cpu_seconds, is_finished=False)}
             save_result(final, dataclasses.replace(result, unfinished=unfinished))
 
 

@@ -235,6 +235,23 @@ if not (run / "saved").exists():
     assert kept.scores == [41.0, 42.0] and not kept.unfinished and "unfinished" not in path.read_text()
 
 
+def test_a_run_that_was_stopped_before_its_first_evaluation_has_training_returns(small, tmp_path):
+    (tmp_path / "experiment.yaml").write_text('{"agent": {"name": "ppo"}, "env": "CartPole-v1", "seed": 1}')
+    row = {"environment_steps": 8, "elapsed_seconds": 2.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    for is_finished in (True, False):
+        with pytest.raises(CallboardError, match="has no result: no (evaluation|episode) has ended"):
+            cell_results.seed_result(tmp_path, 1.0, is_finished)
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({**row, "actor/episode_return": 21.0}) + "\n")
+    with pytest.raises(CallboardError, match="no evaluation has ended"):
+        cell_results.seed_result(tmp_path, 1.0)
+    stopped = cell_results.seed_result(tmp_path, 1.0, is_finished=False)
+    assert (stopped.score, stopped.training, stopped.steps, stopped.evaluations) == (None, 21.0, 8, [])
+    result = CellResult(**{**vars(cell_results.empty_result(small[2])), "unfinished": {1: stopped}})
+    row = page.Row(small[2], result, None, False, [])
+    assert "| 0 of 2 |  | 21.0 |  |  | not finished: after 8 steps |" in page._table([row])
+
+
 def test_our_runs_may_wait_long_for_a_processor(small, monkeypatch, tmp_path):
     given = []
     ended = SeriesOutcome({"seed-1": RunEnd(1, 0.0)}, None)
