@@ -1,9 +1,11 @@
 """Searches on Ray Tune: what a cluster has room for, and searches that are run for real."""
 
 import json
+import shutil
 
 import pytest
 import yaml
+from started_commands import ENVIRONMENTS
 
 from callboard.errors import CallboardError
 from callboard.studies.tuning.records import TuneDirectory, best_trial
@@ -41,7 +43,8 @@ def test_what_no_machine_has_room_for_is_refused(monkeypatch):
 
 @pytest.fixture
 def search(start, tmp_path):
-    """Starts `callboard tune` in `tmp_path / "run"`."""
+    """Starts `callboard tune` in `tmp_path / "run"`, beside a module of the user's own."""
+    shutil.copy(ENVIRONMENTS / "search_functions.py", tmp_path / "own_functions.py")
 
     def start_search(*arguments):
         return start("tune", *arguments, "--run-dir", tmp_path / "run")
@@ -201,14 +204,14 @@ def test_trials_that_fail_are_reported_with_their_last_line(search):
 
 
 def square(*arguments):
-    return ["--trial", "search_functions:trial", "--max-steps", 8, *arguments]
+    return ["--trial", "own_functions:trial", "--max-steps", 8, *arguments]
 
 
 @pytest.mark.slow
 def test_a_function_of_ones_own_is_searched_over_a_grid_with_cpus_of_its_own(search, tmp_path):
     run = search(
         *square("--search", "x=grid(1,2,3)", "--search", "y=uniform(0,1)", "--scheduler", "none", "--plot"),
-        *("--cpus-per-trial", "search_functions:half"),
+        *("--cpus-per-trial", "own_functions:half"),
     )
     assert run.wait(timeout=300) == 0, run.text()
     assert "3 of 3 trials: 3 done" in run.text() and "best: trial 02" in run.text()
