@@ -89,8 +89,8 @@ class TuneDirectory:
         problem = problem_of_others(self.path, [self.settings, self.ray, *sorted(self.ray.rglob("*"))])
         if problem:
             raise CallboardError(
-                f"{problem}, and a search that is resumed or plotted runs code that its files name or contain; take it over with chown and "
-                "chmod, or give --trust if you trust all who could write there"
+                f"{problem}, and a search that is resumed or plotted runs code that its files name or contain; take it "
+                "over with chown and chmod, or give --trust if you trust all who could write there"
             )
 
     def run(self, number: int) -> RunDirectory:
