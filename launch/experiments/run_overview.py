@@ -77,7 +77,7 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
         _reached(steps, limit)
         or _reached(last.get("learner_steps", 0), settings.get("max_learner_steps"))
         or _reached(last.get("elapsed_seconds", 0), settings.get("max_seconds"))
-        or _reached(best, settings.get("stop_return"))
+        or (isinstance(goal := settings.get("stop_return"), int | float) and reaches(best, goal))
     ):
         state = "done"
     written = directory.metrics if directory.metrics.exists() else directory.experiment
@@ -95,7 +95,7 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
 
 
 def _reached(value: float, limit: Any) -> bool:
-    return isinstance(limit, int | float) and reaches(value, limit)
+    return isinstance(limit, int | float) and value >= limit
 
 
 def _agent(settings: Mapping[str, Any]) -> str:

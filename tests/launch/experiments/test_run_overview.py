@@ -27,6 +27,13 @@ def test_a_run_is_done_once_a_limit_or_its_goal_is_reached(tmp_path, options, st
     assert (found.agent, found.env, found.seed) == ("impala", "CartPole-v1", 3) and found.age > 0
 
 
+@pytest.mark.parametrize("goal, state", [("0.7", "done"), ("0.8", "stopped")])
+def test_returns_are_compared_as_float32_and_steps_exactly(tmp_path, goal, state):
+    options = ["--max-steps=10000000", f"--stop-return={goal}"]
+    found = overview_of_run(write_run(tmp_path / "run", [(9_999_999, 0.699999988)], options=options))
+    assert found.state == state
+
+
 def test_a_run_in_progress_and_one_without_results(tmp_path, monkeypatch):
     begun = write_run(tmp_path / "begun", [])
     assert overview_of_run(begun).state == "no results"
