@@ -113,7 +113,7 @@ def skip_without_index(error):
     """Skips a test whose packages cannot be fetched; raises every other error."""
     if not re.search("dns error|error sending request|Failed to fetch", f"{error} {error.details}"):
         raise error
-    pytest.skip("no package index can be reached")
+    pytest.skip(f"no package index can be reached: {error}")
 
 
 @pytest.mark.slow
