@@ -1,6 +1,9 @@
 """Replay of n-step transitions (Ape-X, SAC)."""
 
 import dataclasses
+from typing import Any
+
+import numpy as np
 
 from ..errors import CallboardError
 from ..specs import ACHIEVED, DESIRED, describe
@@ -60,13 +63,24 @@ class TransitionReplay(SampledReplay):
             )
         achieved, desired = observation[ACHIEVED], observation[DESIRED]
         arrays = not any(isinstance(goal, dict | tuple) for goal in (achieved, desired))
-        if not arrays or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
+        if not arrays or not _are_alike(achieved, desired):
             raise CallboardError(
-                f"an achieved goal becomes a desired one, but {ACHIEVED} is {describe(achieved)} and {DESIRED} is "
-                f"{describe(desired)}: make both one array of one shape, or set agent.replay.hindsight.goals to 0"
+                f"an achieved goal becomes a desired one, but {ACHIEVED} is {_goal_text(achieved)} and {DESIRED} is "
+                f"{_goal_text(desired)}: make both one array of one kind, or set agent.replay.hindsight.goals to 0"
             )
         if self.stack > 1 and is_frame(achieved):
             raise CallboardError(
                 "goals that are images are not stacked: set agent.frame_stack to 1, or agent.replay.hindsight.goals "
                 "to 0"
             )
+
+
+def _are_alike(achieved: Any, desired: Any) -> bool:
+    """Returns whether two arrays have the same values; numbers may have other bounds."""
+    values = [getattr(spec, "num_values", None) for spec in (achieved, desired)]
+    return (achieved.shape, achieved.dtype) == (desired.shape, desired.dtype) and np.array_equal(*values)
+
+
+def _goal_text(spec: Any) -> str:
+    values = getattr(spec, "num_values", None)
+    return describe(spec) if values is None else f"a choice of {np.array(values).tolist()}"

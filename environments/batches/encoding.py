@@ -41,8 +41,13 @@ class Leaf:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Leaf) and (
             (self.spec, self.dtype, self.channels_first) == (other.spec, other.dtype, other.channels_first)
-            and np.array_equal(0 if self.start is None else self.start, 0 if other.start is None else other.start)
+            and np.array_equal(self.first, other.first)
         )
+
+    @property
+    def first(self) -> Any:
+        """The environment's value that corresponds to the agent's 0, or an array of them."""
+        return 0 if self.start is None else self.start
 
     @property
     def shape(self) -> tuple[int, ...]:

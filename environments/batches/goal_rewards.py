@@ -5,7 +5,7 @@ Such an environment has observations with the parts `achieved_goal` and `desired
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,7 @@ from gymnasium.wrappers import vector as vector_wrappers
 from ...errors import CallboardError, anything_raised, one_line
 from ...specs import ACHIEVED, DESIRED
 from .batched import BatchedEnvironment
-from .encoding import decode, encoding_of
+from .encoding import Leaf, decode, encoding_of
 
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
 
@@ -55,7 +55,7 @@ class GoalRewards:
     def infos(self) -> list[dict[str, Any]]:
         """Returns copies of the infos that followed the newest actions, by environment."""
         infos = self._environment.infos
-        return [{} if infos is None else dict(infos.followed[env]) for env in range(self._environment.batch_size)]
+        return [{} if infos is None else _kept(infos.followed[env]) for env in range(self._environment.batch_size)]
 
     @contextlib.contextmanager
     def counted_steps(self) -> Iterator[list[int]]:
@@ -158,11 +158,18 @@ def goal_rewards(
       vector: the vector environment that steps them, with its wrappers, if there is one.
 
     Raises:
-      CallboardError: a wrapper changes the rewards of what has `compute_reward`.
+      CallboardError: a wrapper changes the rewards of what has `compute_reward`, or goals that are choices are
+        numbered differently.
     """
     observation = environment.spec.observation
     if not isinstance(observation, dict) or not {ACHIEVED, DESIRED} <= observation.keys():
         return None
+    achieved, desired = (encoding_of(environment.spec).observation[part] for part in (ACHIEVED, DESIRED))
+    if isinstance(achieved, Leaf) and isinstance(desired, Leaf) and not np.array_equal(achieved.first, desired.first):
+        raise CallboardError(
+            f"an achieved goal becomes a desired one, but the environment numbers {ACHIEVED} from {achieved.first} and "
+            f"{DESIRED} from {desired.first}: number both from the same, or set agent.replay.hindsight.goals to 0"
+        )
     found = [
         [one.get_wrapper_attr(name) for one in singles if one.has_wrapper_attr(name)] for name in (REWARD, TERMINATED)
     ]
@@ -184,6 +191,15 @@ def goal_rewards(
             f"not change: leave the wrapper out, or give it a {REWARD} of its own"
         )
     return GoalRewards(environment, found[0], found[1] or None, owners)
+
+
+def _kept(value: Any) -> Any:
+    """Returns an info, or a value in it, with copies of what the environment may go on changing."""
+    if isinstance(value, Mapping):
+        return {key: _kept(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return type(value)(map(_kept, value)) if type(value) in (list, tuple) else value
 
 
 def _layers(environment: Any, kind: Any) -> Iterator[Any]:

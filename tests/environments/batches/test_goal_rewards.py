@@ -91,3 +91,40 @@ def test_a_faulty_method_is_named(environment, message):
 @pytest.mark.parametrize("environment", [FlippingWithoutRewards, lambda: gymnasium.make("CartPole-v1")])
 def test_there_are_none_without_goals_or_without_the_method(environment):
     assert GymnasiumBatch([environment()], [0]).goal_rewards is None
+
+
+class ChangesInfo(PointGoals):
+    """Its infos hold an array, alone and in a list, that it goes on changing."""
+
+    def step(self, action):
+        observation, *outcome, info = super().step(action)
+        self._numbers = getattr(self, "_numbers", np.zeros(1))
+        self._numbers += 1
+        return observation, *outcome, {**info, "numbers": self._numbers, "parts": {"all": [self._numbers]}}
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_infos_stay_what_they_were_when_they_came(vector):
+    kind = gymnasium.vector.SyncVectorEnv
+    batch = GymnasiumVectorBatch(kind([ChangesInfo]), [0]) if vector else GymnasiumBatch([ChangesInfo()], [0])
+    batch.keep_infos()
+    batch.reset()
+    infos = []
+    for _ in range(3):
+        batch.step(np.zeros((1, 2), np.float32))
+        infos += batch.goal_rewards.infos()
+    assert [(float(info["numbers"][0]), float(info["parts"]["all"][0])) for info in infos] == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    "spaces", [gymnasium.spaces.Discrete, lambda n, start: gymnasium.spaces.MultiDiscrete([n], start=[start])]
+)
+def test_goals_that_are_numbered_differently_are_refused(spaces):
+    environment = PointGoals()
+    environment.observation_space["achieved_goal"] = spaces(5, start=0)
+    environment.observation_space["desired_goal"] = spaces(5, start=1)
+    batch = GymnasiumBatch([environment], [0])
+    with pytest.raises(
+        CallboardError, match="numbers achieved_goal from .*0.* and desired_goal from .*1.*: number both"
+    ):
+        _ = batch.goal_rewards

@@ -270,6 +270,10 @@ def test_a_timestep_is_held_back_for_as_long_as_an_episode():
     assert inner.written == 40
 
 
+def goals_of(achieved, desired):
+    return {"achieved_goal": achieved, "desired_goal": desired}
+
+
 GOALS_AS = {"achieved_goal": GOAL, "desired_goal": dm_specs.Array((3,), np.float32)}
 
 
@@ -280,6 +284,13 @@ GOALS_AS = {"achieved_goal": GOAL, "desired_goal": dm_specs.Array((3,), np.float
         ({"achieved_goal": GOAL}, {}, "have the parts achieved_goal and desired_goal"),
         (GOALS_AS, {}, "achieved_goal is float32.2,. and desired_goal is float32.3,.: make both one array"),
         ({**GOALS_AS, "achieved_goal": {"a": GOAL}}, {}, "an achieved goal becomes a desired one"),
+        (goals_of(dm_specs.DiscreteArray(5), dm_specs.DiscreteArray(3)), {}, "is a choice of 5 and .* a choice of 3:"),
+        (
+            goals_of(specs.MultiDiscreteArray([5, 2]), specs.MultiDiscreteArray([5, 3])),
+            {},
+            r"\[5, 2\] and .* \[5, 3\]:",
+        ),
+        (goals_of(dm_specs.DiscreteArray(3), dm_specs.Array((), np.int32)), {}, r"a choice of 3 and .* int32\(\):"),
         (dict.fromkeys(GOALS_AS, dm_specs.Array((8, 8, 1), np.uint8)), {"stack": 2}, "set agent.frame_stack to 1"),
     ],
 )
