@@ -33,7 +33,7 @@ class WindowFormat(ItemFormat):
         Returns:
           A `Sample` of n transitions.  Those past the end of a short window are not valid: `last` is True, rewards are
           0 and discounts 1.  The observation after the last valid transition is the one to bootstrap from; after a
-          termination it is meaningless.
+          termination it is meaningless, and `first` if it is another episode's.
         """
         sample = self.unpack(item)
         rows = sample.record._replace(reward=sample.record.reward[:-1], discount=sample.record.discount[:-1])
@@ -43,7 +43,7 @@ class WindowFormat(ItemFormat):
         valid = valid_transitions(rows.first, rows.last, discount)
         reached = tf.stack(reached_transitions(tf.unstack(valid), tf.unstack(discount)))
         record = rows._replace(
-            first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
+            first=tf.concat([rows.first[:1], rows.first[1:] & reached], axis=0),
             last=tf.concat([~reached, rows.last[-1:]], axis=0),
             action=without_last(rows.action),
             reward=tf.where(reached, rows.reward, 0.0),
@@ -114,8 +114,8 @@ class WindowWriter(ItemWriter):
             return record
         valid = valid_transitions(record.first, record.last, record.discount)
         reached = np.stack(reached_transitions(valid, record.discount))
-        first, last = np.zeros_like(record.first), record.last.copy()
-        first[0] = record.first[0]
+        first, last = record.first.copy(), record.last.copy()
+        first[1:] &= reached
         last[:-1] = ~reached
         return record._replace(
             first=first,
