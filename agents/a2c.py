@@ -183,7 +183,7 @@ class A2C(A2CSettings, Agent):
         advantage_t = advantage_t / scale_t
         if bonus is not None:
             measured = bonus.measured(record)
-            intrinsic = gae(**bonus.intrinsic(measured, record)._asdict(), lambda_=self.gae_lambda)
+            intrinsic = bonus.intrinsic(measured, record, functools.partial(gae, lambda_=self.gae_lambda))
             measured = measured._replace(target=intrinsic.targets)
             advantage_t += bonus.weighted(measured, intrinsic.advantages)
         if self.normalize_advantages:

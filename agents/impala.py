@@ -28,7 +28,6 @@ from .learning.reward_normalizer import RewardNormalizer, make_reward_normalizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import global_mean, valid_mean
 from .losses.rewards import learning_reward
-from .losses.shapes import where_valid
 from .losses.vtrace import VTrace, vtrace
 from .policies.action_checks import check_discrete_or_bounded
 from .settings.impala_settings import ImpalaSettings
@@ -193,8 +192,7 @@ class Impala(ImpalaSettings, Agent):
         targets = targets._replace(advantages=targets.advantages / scale_t, td_errors=targets.td_errors / scale_t)
         if bonus is not None:
             measured = bonus.measured(record)
-            ignored_t = where_valid(valid_t, log_rho_t)
-            intrinsic = estimate(**bonus.intrinsic(measured, record)._asdict(), log_rho_t=ignored_t)
+            intrinsic = bonus.intrinsic(measured, record, estimate, log_rho_t=log_rho_t)
             measured = measured._replace(target=intrinsic.vs)
             targets = targets._replace(
                 advantages=targets.advantages + bonus.weighted(measured, intrinsic.advantages),

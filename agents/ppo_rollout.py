@@ -1,5 +1,6 @@
 """PPO's data of an iteration: a rollout with advantages and targets, and its minibatches."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ def make_rollout(
     measured: Any = ()
     if bonus is not None:
         measured = bonus.measured(record)
-        intrinsic = gae(**bonus.intrinsic(measured, record)._asdict(), lambda_=gae_lambda)
+        intrinsic = bonus.intrinsic(measured, record, functools.partial(gae, lambda_=gae_lambda))
         measured = measured._replace(target=intrinsic.targets)
         advantages += bonus.weighted(measured, intrinsic.advantages)
     if normalize_advantages:

@@ -22,7 +22,7 @@ from ...networks.normalization import RunningNormalizer
 from ...replay import stacked_spec
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ...transitions import valid_transitions
-from ..losses.exploration_bonus import NonEpisodic, Prediction, curiosity, distillation, inverse_loss, non_episodic
+from ..losses.exploration_bonus import Prediction, curiosity, distillation, inverse_loss, non_episodic
 from ..losses.policy_gradient import value_loss
 from ..losses.replicas import valid_mean
 from ..losses.shapes import where_valid
@@ -113,10 +113,10 @@ class ExplorationBonus(tf.Module):
         bonus_t = self._deviation.divide_by_deviation(error_t) * float(np.sqrt(1.0 - self._discount**2))
         return Measured(transitions, tf.stop_gradient(bonus_t), valid_t)
 
-    def intrinsic(self, measured: Measured, record: Record) -> NonEpisodic:
-        """Returns arguments for estimates of the advantages of bonuses, see `non_episodic`."""
+    def intrinsic(self, measured: Measured, record: Record, estimate: Callable[..., Any], **of_steps: Any) -> Any:
+        """Returns an estimate of the advantages of bonuses, see `non_episodic`."""
         values = self._values(without_mask(record.observation))
-        return non_episodic(values, measured.bonus, measured.valid, record.last, self._discount)
+        return non_episodic(estimate, values, measured.bonus, measured.valid, record.last, self._discount, **of_steps)
 
     def added(self, reward_t: Any, measured: Measured) -> tf.Tensor:
         """Returns rewards `[T, B]` with the bonus."""

@@ -4,11 +4,11 @@ Random network distillation is of Burda et al. 2018 (https://arxiv.org/abs/1810.
 of Pathak et al. 2017 (https://arxiv.org/abs/1705.05363).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .recurrence import backward_sum
 from .shapes import check_alike, check_same_shape, where_valid
 
 
@@ -81,39 +81,48 @@ def squared_distance(x: Any, y: Any) -> tf.Tensor:
     return tf.reduce_sum(tf.math.squared_difference(x, y), axis=-1)
 
 
-class NonEpisodic(NamedTuple):
-    """Arguments of estimates of advantages, for bonuses whose sums continue in the next episode (RND, section 2.3)."""
+def non_episodic(
+    estimate: Callable[..., Any], values: Any, bonus_t: Any, valid_t: Any, last: Any, discount: float, **of_steps: Any
+) -> Any:
+    """Returns an estimate of advantages whose sums of bonuses continue in the next episode (RND, section 2.3).
 
-    values: tf.Tensor
-    """`[T+1, B]`; where an action was ignored, the value of the next observation from which it was not."""
-    r_t: tf.Tensor
-    """`[T, B]`, bonuses."""
-    discount_t: tf.Tensor
-    """`[T, B]`, gamma; 1 where an action was ignored, which takes no time."""
-    valid_t: tf.Tensor
-    """bool `[T, B]`, all true: what is not a transition passes on the value behind it."""
-
-
-def non_episodic(values: Any, bonus_t: Any, valid_t: Any, last: Any, discount: float) -> NonEpisodic:
-    """Returns arguments for `gae.gae` and `vtrace.vtrace` by which sums of bonuses continue in the next episode.
-
-    A reset is no transition: the last observation of an episode has the value of the first one of the next.  Where a
-    sequence ends with an episode, the value of the observation before stands for that.  Of the results, those where
-    `valid_t` is False mean nothing.
+    A reset is no transition and takes no time: the estimate is that of the valid transitions alone, one after the
+    other, so that the last observation of an episode has the value of the first one of the next.  Where a sequence ends
+    with an episode, the value of the observation before stands for that.
 
     Args:
+      estimate: `gae.gae` or `vtrace.vtrace`, with their other arguments.
       values: `[T+1, B]`, the value of bonuses at every observation.
       bonus_t: `[T, B]`, 0 where there is none.
       valid_t: bool `[T, B]`, from `valid_transitions`.
       last: bool `[T+1, B]`, whether the observation ends an episode.
       discount: gamma.
+      of_steps: further arguments of the estimate, `[T, B]`, by name.
+
+    Returns:
+      What `estimate` returns, whose numbers mean nothing where `valid_t` is False.
     """
     values, valid_t, last = (tf.convert_to_tensor(tensor) for tensor in (values, valid_t, last))
     bonus_t = tf.cast(bonus_t, values.dtype)
     check_alike(2, bonus_t=bonus_t, valid_t=valid_t)
     check_alike(2, values=values, last=last)
-    own = tf.concat([valid_t, tf.ones_like(valid_t[:1])], axis=0)
-    values = tf.concat([values[:-1], tf.where(last[-1:], values[-2:-1], values[-1:])], axis=0)
-    passed = backward_sum(where_valid(own, values), tf.cast(~own, values.dtype))
-    discount_t = tf.where(valid_t, tf.constant(discount, values.dtype), tf.ones((), values.dtype))
-    return NonEpisodic(tf.stop_gradient(passed), where_valid(valid_t, bonus_t), discount_t, tf.ones_like(valid_t))
+    rows = tf.range(tf.shape(valid_t)[0])[:, tf.newaxis]
+    order = tf.argsort(tf.where(valid_t, rows, rows + tf.shape(valid_t)[0]), axis=0)
+    number = tf.reduce_sum(tf.cast(valid_t, rows.dtype), axis=0)
+    behind = tf.where(last[-1], values[-2], values[-1])
+    ordered = tf.concat([_taken(values[:-1], order), behind[tf.newaxis]], axis=0)
+    estimated = estimate(
+        values=tf.stop_gradient(tf.concat([tf.where(rows == number, behind, ordered[:-1]), ordered[-1:]], axis=0)),
+        r_t=_taken(where_valid(valid_t, bonus_t), order),
+        discount_t=tf.fill(tf.shape(valid_t), tf.constant(discount, values.dtype)),
+        valid_t=tf.broadcast_to(rows < number, tf.shape(valid_t)),
+        **{name: _taken(where_valid(valid_t, step_t), order) for name, step_t in of_steps.items()},
+    )
+    place = tf.argsort(order, axis=0)
+    return tf.nest.map_structure(lambda leaf: _taken(leaf, place), estimated)
+
+
+def _taken(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns of each column of `[T, B]` the elements in these rows `[T, B]`, in their order."""
+    taken = tf.transpose(tf.gather(tf.transpose(x), tf.transpose(rows), batch_dims=1))
+    return tf.ensure_shape(taken, x.shape)

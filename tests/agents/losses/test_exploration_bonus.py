@@ -1,5 +1,7 @@
 """Exploration bonuses against loops over numbers, written from the papers."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -80,29 +82,21 @@ def test_the_inverse_loss_is_that_of_choices_and_numbers():
     np.testing.assert_allclose(whole, inverse_loss(logits, choices, told, numbers))
 
 
-def continued(values, last, valid, t, b):
-    """The value at t, where that of an ignored action is the one of the next observation."""
-    while t < len(valid) and not valid[t, b]:
-        t += 1
-    # The first observation of the next episode is not in the sequence.
-    return values[t - 1 if t == len(valid) and last[t, b] else t, b]
-
-
-def non_episodic_advantages(values, bonus, timesteps, lambda_):
-    """Sums of TD errors to the end of the sequence, which continue through ends of episodes."""
+def non_episodic_advantages(values, bonus, timesteps, lambda_, log_rho=None, clip=1.0):
+    """Sums of corrected TD errors over the valid transitions alone, one after the other; and which are valid."""
     first, last, discount = timesteps
     steps, batch = bonus.shape
     valid = np.array([[is_experience(first, last, discount, t, b) for b in range(batch)] for t in range(steps)])
-    advantages = np.zeros((steps, batch))
+    sums = np.zeros((steps, batch))
     for b in range(batch):
-        for s in range(steps):
-            weight = 1.0
-            for t in range(s, steps) if valid[s, b] else ():
-                if valid[t, b]:
-                    delta = bonus[t, b] + GAMMA * continued(values, last, valid, t + 1, b)
-                    advantages[s, b] += weight * (delta - continued(values, last, valid, t, b))
-                weight *= lambda_ * (GAMMA if valid[t, b] else 1.0)
-    return advantages, valid
+        # Where a sequence ends with an episode, the first observation of the next one is not in it.
+        behind = values[-2 if last[-1, b] else -1, b]
+        total = 0.0
+        for t in reversed(np.flatnonzero(valid[:, b])):
+            rho = 1.0 if log_rho is None else min(clip, np.exp(log_rho[t, b]))
+            total = rho * (bonus[t, b] + GAMMA * behind - values[t, b]) + GAMMA * lambda_ * rho * total
+            sums[t, b], behind = total, values[t, b]
+    return sums, valid
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
@@ -118,13 +112,31 @@ def test_sums_of_bonuses_continue_in_the_next_episode(seed, lambda_):
     bonus[~valid] = np.nan
     expected, is_valid = non_episodic_advantages(values, bonus, timesteps, lambda_)
     np.testing.assert_array_equal(valid, is_valid)
-    taken = non_episodic(values, bonus, valid, last, GAMMA)._asdict()
-    of_gae = gae(**taken, lambda_=lambda_)
+    of_gae = non_episodic(functools.partial(gae, lambda_=lambda_), values, bonus, valid, last, GAMMA)
     np.testing.assert_allclose(of_gae.advantages.numpy()[valid], expected[valid], atol=1e-12)
     np.testing.assert_allclose(of_gae.targets.numpy()[valid], (values[:-1] + expected)[valid], atol=1e-12)
-    # On-policy, V-trace's targets are the same.
-    of_vtrace = vtrace(**taken, log_rho_t=np.zeros((steps, batch)), lambda_=lambda_)
+    log_rho = np.where(valid, rng.normal(size=(steps, batch)), np.inf)
+    expected, _ = non_episodic_advantages(values, bonus, timesteps, lambda_, log_rho, clip=0.8)
+    clipped = functools.partial(vtrace, lambda_=lambda_, clip_rho=0.8, clip_c=0.8)
+    of_vtrace = non_episodic(clipped, values, bonus, valid, last, GAMMA, log_rho_t=log_rho)
     np.testing.assert_allclose(of_vtrace.vs.numpy()[valid], (values[:-1] + expected)[valid], atol=1e-12)
+
+
+@pytest.mark.parametrize("ending", [0.0, 1.0], ids=["termination", "time limit"])
+def test_an_episode_counts_the_same_with_and_without_its_final_observation(ending):
+    """One stream of transitions, whose episode ends after the fourth: reset in the same step, and in the next."""
+    rng = np.random.default_rng(4)
+    values, bonus = rng.normal(size=(9, 1)), rng.random((8, 1))
+    first, last, discount = np.zeros((9, 1), bool), np.zeros((9, 1), bool), np.ones((8, 1))
+    first[4], discount[3] = True, 0.0
+    # With a time limit, the transition without its final observation would not be valid.
+    estimate = functools.partial(gae, lambda_=0.5)
+    same = non_episodic(estimate, values, bonus, valid_transitions(first, last, discount), last, GAMMA)
+    values, bonus = np.insert(values, 4, 99.0, axis=0), np.insert(bonus, 4, np.nan, axis=0)
+    last, discount = np.insert(last, 4, True, axis=0), np.insert(discount, 4, ending, axis=0)
+    discount[3], first = ending, np.insert(first, 4, False, axis=0)
+    following = non_episodic(estimate, values, bonus, valid_transitions(first, last, discount), last, GAMMA)
+    np.testing.assert_allclose(np.delete(following.advantages, 4, axis=0), same.advantages, atol=1e-12)
 
 
 def test_values_of_final_observations_do_not_matter():
@@ -132,8 +144,9 @@ def test_values_of_final_observations_do_not_matter():
     first, last, discount = random_timesteps(rng, 12, 24)
     values, bonus = rng.normal(size=(13, 24)), rng.random((12, 24))
     valid = valid_transitions(first, last, discount)
-    one = gae(**non_episodic(values, bonus, valid, last, GAMMA)._asdict(), lambda_=0.8)
-    other = gae(**non_episodic(np.where(last, 1e3, values), bonus, valid, last, GAMMA)._asdict(), lambda_=0.8)
+    estimate = functools.partial(gae, lambda_=0.8)
+    one = non_episodic(estimate, values, bonus, valid, last, GAMMA)
+    other = non_episodic(estimate, np.where(last, 1e3, values), bonus, valid, last, GAMMA)
     np.testing.assert_allclose(one.advantages.numpy()[valid], other.advantages.numpy()[valid])
 
 
@@ -141,4 +154,4 @@ def test_shapes_are_checked():
     with pytest.raises(ValueError, match="same shape"):
         distillation(np.zeros((2, 3, 4)), np.zeros((2, 3, 5)), np.ones((2, 3), bool))
     with pytest.raises(ValueError, match="same shape"):
-        non_episodic(np.zeros((3, 3)), np.zeros((2, 2)), np.ones((2, 3), bool), np.zeros((3, 3), bool), GAMMA)
+        non_episodic(gae, np.zeros((3, 3)), np.zeros((2, 2)), np.ones((2, 3), bool), np.zeros((3, 3), bool), GAMMA)
