@@ -201,7 +201,7 @@ def _recipe_path(name: str, folder: pathlib.Path) -> pathlib.Path:
     path = folder / named_path(name, "recipe")
     if name in recipe_names():
         return RECIPES / f"{name}.yaml"
-    if not os.path.lexists(path):
+    if not name or not os.path.lexists(path):
         raise unknown_file("recipe", path if folder.name else name, recipe_names(), {"study": STUDIES})
     return path
 

@@ -187,7 +187,7 @@ def read_study(name: str) -> Study:
     path = pathlib.Path(name)
     if name in study_names():
         path = STUDIES / f"{name}.yaml"
-    elif "\0" in name or not path.exists():
+    elif not name or "\0" in name or not path.exists():
         raise unknown_file("study", name, study_names(), {"recipe": RECIPES})
     try:
         return parse_study(read_yaml(path))

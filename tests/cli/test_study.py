@@ -93,6 +93,7 @@ def test_runs_are_listed_and_options_and_seeds_apply_to_all(started, capsys):
     [
         ([], "callboard study needs a YAML file, or a name in `callboard list studies`"),
         (["mine"], "unknown study 'mine'; `callboard list studies` lists all"),
+        ([""], "unknown study ''; `callboard list studies` lists all"),
         (["mine.yaml", "--run-dir", "s3://bucket/x"], "--run-dir of a study must be a path, not s3://bucket/x"),
         (["mine.yaml", "--seeds", "x"], "--seeds must be whole numbers, such as 1,2,3, not 'x'"),
         (["mine.yaml", "--max-stps", "3"], "unknown option '--max-stps'; did you mean '--max-steps'?"),

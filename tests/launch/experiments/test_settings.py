@@ -367,6 +367,7 @@ def test_later_recipes_override_earlier_ones(tmp_path, monkeypatch):
         ({"a": "base: b.yaml", "b": "base: [ppo-cartpole, a.yaml]"}, "a.yaml is based on itself"),
         ({"a": "base: 3"}, "a.yaml: base must be the name of a recipe, or the path of a YAML file, not 3"),
         ({"a": "base: none.yaml"}, "a.yaml: base: unknown recipe '.*none.yaml'"),
+        ({"a": "base: ''"}, "a.yaml: base: unknown recipe"),
         ({"a": "base: b.yaml", "b": "[]"}, "b.yaml must hold settings"),
     ],
 )
