@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ..errors import CallboardError, printable, rounded
-from ..studies.zoo.zoo_policies import copy_policy, find_policies, find_policy
+from ..studies.zoo.zoo_policies import MOST_EPISODES, copy_policy, find_policies, find_policy
 from .command_parser import CommandParser
 from .evaluate import stdout_to_stderr
 from .run_arguments import notify
@@ -40,8 +40,11 @@ def main(arguments: Sequence[str]) -> int:
     for name, only in (("name", ("push",)), ("episodes", ("push",)), ("json", ("list", "evaluate"))):
         if getattr(known, name) not in (None, False) and known.what not in only:
             raise CallboardError(f"--{name} is not for callboard zoo {known.what}: leave it out")
-    if known.episodes is not None and known.episodes < 1:
-        raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
+    for name, text in (*zip(wanted, known.names, strict=True), *(("--from", place) for place in known.places)):
+        if not text:
+            raise CallboardError(f"{name} is empty: write a name, a folder or a URL")
+    if known.episodes is not None and not 1 <= known.episodes <= MOST_EPISODES:
+        raise CallboardError(f"--episodes must be from 1 to {MOST_EPISODES:,}, not {known.episodes}")
     if known.what == "list":
         return _list(known.places, known.json)
     if known.what == "push":
@@ -87,7 +90,7 @@ def _list(places: Sequence[str], as_json: bool) -> int:
                 one.name,
                 one.card.agent,
                 one.card.env,
-                f"{one.card.steps:,}",
+                f"{one.card.steps:,} {one.card.counted}".removesuffix(" environment steps"),
                 f"{rounded(one.card.mean)} ± {rounded(one.card.std)}",
             )
             for one in found.policies

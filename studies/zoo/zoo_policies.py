@@ -4,6 +4,7 @@ A wheel offers the policies in its package by an entry point of the group `callb
 Nothing here runs code of a zoo: packages are found without being imported, and cards are JSON.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import math
@@ -18,21 +19,24 @@ from ...environments.batches.spec_files import parse_spec
 from ...errors import CallboardError, named_path, one_line, unknown, writing
 from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_arrays, read_json, read_regular
+from ...launch.experiments.yaml_files import parse_yaml
 from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, check_run_owner, is_url
 
 GROUP = "callboard.zoo"
 CARD = "policy.json"
 WEIGHTS = "checkpoints/best.npz"
-FILES = ("experiment.yaml", "environment.json", WEIGHTS)
+SETTINGS = "experiment.yaml"
+FILES = (SETTINGS, "environment.json", WEIGHTS)
 """Files of a policy beside its card."""
-_OWN = (CARD, FILES[0])
+_OWN = (CARD, SETTINGS)
 """Files of which one is enough for a folder to be taken as a policy."""
 FORMAT = 1
 MOST_BYTES = 2**28
 """Bytes of a file of a policy."""
-_MOST_CARD_BYTES = 2**20
-_MOST_EPISODES, _MOST_LETTERS = 100_000, 1_000
+_MOST_CARD_BYTES = _MOST_SETTINGS_BYTES = 2**20
+MOST_EPISODES, _MOST_LETTERS = 100_000, 1_000
+_COUNTED = ("environment steps", "learner steps")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -44,7 +48,7 @@ class Card(NamedTuple):
     seed: int
     """Seed of the run that trained it, and of the evaluation."""
     steps: int
-    """Environment steps of that run."""
+    """Steps of that run."""
     mean: float
     """Mean return of an evaluation."""
     std: float
@@ -54,6 +58,8 @@ class Card(NamedTuple):
     """Environment steps and mean returns of the run's evaluations."""
     callboard: str
     """Version that trained it."""
+    counted: str = _COUNTED[0]
+    """Which steps are counted, see `RunResult`."""
 
 
 class ZooPolicy(NamedTuple):
@@ -79,7 +85,7 @@ def find_policies(places: Sequence[str]) -> FoundPolicies:
     """Returns the policies in these zoos, paths or URLs, and then those of installed wheels.
 
     Raises:
-      CallboardError: there is no such folder.
+      CallboardError: there is no such folder or URL.
     """
     found = FoundPolicies([], [])
     installed = [str(path) for path in installed_zoos()]
@@ -126,10 +132,10 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
       trust: whether the zoo may belong to another user: the settings of a run name code, which runs when it is loaded.
 
     Raises:
-      CallboardError: `path` is not empty, a file is missing, damaged or too large, or the zoo is not trusted.
+      CallboardError: `path` is a file or not empty, a file is missing, damaged or too large, or the zoo is not trusted.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise CallboardError(f"{path} is not empty; name a new directory")
+        raise CallboardError(f"{path} is {'not empty' if path.is_dir() else 'a file'}; name a new directory")
     source = RunDirectory(pathlib.Path(policy.place, policy.name))
     if not policy.installed and not trust:
         check_run_owner(f"{policy.place}/{policy.name}", "give --trust")
@@ -150,9 +156,14 @@ def copy_policy(policy: ZooPolicy, path: pathlib.Path, trust: bool = False) -> N
                     there = True
             if not there:
                 raise CallboardError(f"{policy.place}/{policy.name} has no {name}")
-        for name, read in ((WEIGHTS, read_arrays), ("environment.json", lambda file: parse_spec(file.read_text()))):
+        checks: dict[str, Callable[[pathlib.Path], object]] = {
+            WEIGHTS: read_arrays,
+            "environment.json": lambda file: parse_spec(file.read_text()),
+            SETTINGS: lambda file: _check_settings(file, policy.card),
+        }
+        for name, check in checks.items():
             try:
-                read(draft / name)
+                check(draft / name)
             except Exception as error:  # A damaged file may raise anything.
                 where = f"{policy.place}/{policy.name}/{name}"
                 raise CallboardError(f"{where} is damaged ({one_line(error)}); replace it by a copy") from error
@@ -162,8 +173,9 @@ def installed_zoos() -> list[pathlib.Path]:
     """Returns the folders of the packages that installed wheels offer policies in, which are not imported."""
     found: list[pathlib.Path] = []
     for point in importlib.metadata.entry_points(group=GROUP):
-        spec = importlib.util.find_spec(point.value.partition(".")[0])
-        found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
+        with contextlib.suppress(ImportError, ValueError):  # No package has such a name.
+            spec = importlib.util.find_spec(point.value.partition(".")[0])
+            found += [] if spec is None else map(pathlib.Path, spec.submodule_search_locations or ())
     return list(dict.fromkeys(found))
 
 
@@ -175,10 +187,13 @@ def check_name(name: str) -> None:
 
 def _names(place: str) -> list[str]:
     if is_url(named_path(place, "zoo")):
-        names = [path.rpartition("/")[0] for file in _OWN for path in Storage(place).find(f"*/{file}")]
-    elif pathlib.Path(place).is_dir():
-        names = [path.parent.name for file in _OWN for path in pathlib.Path(place).glob(f"*/{file}")]
+        storage = Storage(place)
+        names = [path.rpartition("/")[0] for file in _OWN for path in storage.find(f"*/{file}")]
+        exists = bool(names) or storage.exists("")
     else:
+        names = [path.parent.name for file in _OWN for path in pathlib.Path(place).glob(f"*/{file}")]
+        exists = bool(place) and pathlib.Path(place).is_dir()
+    if not exists:
         raise CallboardError(f"there is no zoo in {place or repr('')}: name a folder or a URL")
     return sorted({name for name in names if _NAME.fullmatch(name)})
 
@@ -196,7 +211,25 @@ def _card(place: str, name: str) -> Card:
             content = read_json(folder / CARD, _MOST_CARD_BYTES)
         except ValueError as error:
             raise CallboardError(f"its {CARD} is damaged: {one_line(error)}") from error
-        return parse_card(content)
+        card = parse_card(content)
+        try:
+            if not is_url(place):
+                _check_settings(folder / SETTINGS, card)
+        except ValueError as error:
+            raise CallboardError(f"its {SETTINGS} is damaged: {error}") from error
+        return card
+
+
+def _check_settings(path: pathlib.Path, card: Card) -> None:
+    """Raises a ValueError if the settings of a policy are damaged, a CallboardError if its card is of others."""
+    settings = parse_yaml(read_regular(path, _MOST_SETTINGS_BYTES).decode("utf-8-sig"))
+    try:
+        named = {"agent": str(settings["agent"]["name"]), "env": str(settings["env"])}
+    except (KeyError, TypeError) as error:
+        raise ValueError("it names no agent or no environment") from error
+    for name, value in named.items():
+        if value != getattr(card, name):
+            raise CallboardError(f"{name} is {getattr(card, name)} in its {CARD}, and {value} in its {SETTINGS}")
 
 
 def parse_card(content: Any) -> Card:
@@ -207,7 +240,7 @@ def parse_card(content: Any) -> Card:
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"its {CARD} is not of format {FORMAT}")
-    values: dict[str, Any] = {name: content.get(name) for name in Card._fields}
+    values: dict[str, Any] = {name: content.get(name, Card._field_defaults.get(name)) for name in Card._fields}
     curve = values["curve"]
     fits = {
         **{name: _is_text(values[name]) for name in ("agent", "env", "callboard")},
@@ -215,7 +248,8 @@ def parse_card(content: Any) -> Card:
             name: type(values[name]) is int and 0 <= values[name] < 2**bits
             for name, bits in (("seed", 31), ("steps", 63))
         },
-        "episodes": type(values["episodes"]) is int and 1 <= values["episodes"] <= _MOST_EPISODES,
+        "counted": values["counted"] in _COUNTED,
+        "episodes": type(values["episodes"]) is int and 1 <= values["episodes"] <= MOST_EPISODES,
         "mean": _is_number(values["mean"]),
         "std": _is_number(values["std"]) and values["std"] >= 0,
         "curve": isinstance(curve, list)

@@ -2,12 +2,15 @@
 
 import json
 import math
+import os
 import pathlib
 import re
 import statistics
 import tempfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ... import __version__
 from ...errors import CallboardError, named_as, writing
@@ -21,13 +24,17 @@ from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, is_url
 from ...launch.saved.saved_policies import saved_spec
 from ...launch.trained.evaluation import evaluate_run, with_evaluation_settings
-from ..comparison.run_results import read_results
-from .zoo_policies import CARD, FORMAT, MOST_BYTES, WEIGHTS, Card, ZooPolicy, check_name, copy_policy
+from ..comparison.run_results import RunResult, read_results
+from .zoo_policies import CARD, FORMAT, MOST_BYTES, WEIGHTS, Card, ZooPolicy, check_name, copy_policy, parse_card
 
 _ERRORS = 3.0
 """Standard errors by which two means may differ."""
 _ROUNDING = 0.01
 """Part of the mean by which they may differ in any case."""
+_MOST_POINTS = 1_000
+"""Points of a curve on a card; of more, evenly spaced ones are shown."""
+_PATHS = ("dataset", "init_from")
+"""Settings that hold paths, and that a policy does not act by."""
 
 
 class Repeated(NamedTuple):
@@ -53,13 +60,20 @@ def best_run(folder: str) -> str:
     """Returns the run with the best evaluation: the folder itself, or one in it, such as one of several seeds.
 
     Raises:
-      CallboardError: there is no run, or it has no evaluations, or several policies.
+      CallboardError: there is no run, or it has no evaluations, or several policies, or runs are of several
+        environments.
     """
     if is_url(folder):
         raise CallboardError(f"zoo push takes runs of this machine: copy {folder} to a folder")
     runs = [RunDirectory(pathlib.Path(run)) for run in find_runs(folder)]
     means = [BestPolicy(run, read_only=True).mean_return() for run in runs]
     best = runs[means.index(max(means))]
+    settings = [
+        read_yaml(run.experiment, links=False) for run, mean in zip(runs, means, strict=True) if mean > -math.inf
+    ]
+    envs = {json.dumps([one.get("env"), one.get("env_options")]) for one in settings if isinstance(one, dict)}
+    if len(envs) > 1:
+        raise CallboardError(f"the runs in {folder} are of several environments: name one, such as {best.path}")
     if max(means) == -math.inf:
         for run in runs:
             if run.best_policy.exists():
@@ -91,7 +105,8 @@ def push_policy(
     if not results.runs:
         raise CallboardError(f"{run} cannot be shown: {'; '.join(results.left_out)}")
     trained = results.runs[0]
-    name = name or re.sub(r"[^a-z0-9]+", "-", f"{trained.agent}-{trained.env}".lower()).strip("-")
+    if name is None:
+        name = re.sub(r"[^a-z0-9]+", "-", f"{trained.agent}-{trained.env}".lower()).strip("-")
     check_name(name)
     zoo = zoo.removeprefix("file://")
     if Storage(f"{zoo}/{name}").exists(CARD) if is_url(zoo) else (pathlib.Path(zoo) / name).exists():
@@ -100,10 +115,9 @@ def push_policy(
     if not is_url(zoo):
         with writing(zoo):
             check_writable(pathlib.Path(zoo, name).absolute(), directory=True)
+    card = _checked(_card(trained, episodes))
     mean, std = _score(directory, episodes, trained.seed, trust, notify)
-    points = zip(trained.steps.tolist(), trained.values.tolist(), strict=True)
-    curve = [[int(steps), round(value, 3)] for steps, value in points]
-    card = Card(trained.agent, trained.env, trained.seed, trained.total_steps, mean, std, episodes, curve, __version__)
+    card = _checked(card._replace(mean=mean, std=std))
     files[CARD] = (json.dumps({"format": FORMAT, **card._asdict()}, indent=1) + "\n").encode()
     with writing(zoo, (Exception,)):  # Each storage backend raises its own errors.
         if is_url(zoo):
@@ -117,6 +131,27 @@ def push_policy(
     return ZooPolicy(name, zoo, card)
 
 
+def _card(trained: RunResult, episodes: int) -> Card:
+    """Returns the card of a run's policy, without a score."""
+    finite = np.flatnonzero(np.isfinite(trained.values))
+    shown = finite[np.unique(np.linspace(0, len(finite) - 1, min(_MOST_POINTS, len(finite))).astype(int))]
+    curve = [[int(trained.steps[i]), round(float(trained.values[i]), 3)] for i in shown]
+    origin = trained.agent, trained.env, trained.seed, trained.total_steps
+    return Card(*origin, 0.0, 0.0, episodes, curve, __version__, trained.counted)
+
+
+def _checked(card: Card) -> Card:
+    """Returns a card that zoos accept.
+
+    Raises:
+      CallboardError: they would not.
+    """
+    try:
+        return parse_card({"format": FORMAT, **card._asdict()})
+    except ValueError as error:
+        raise CallboardError(f"no zoo would accept this policy: {error}") from error
+
+
 def _files(directory: RunDirectory) -> dict[str, bytes]:
     """Returns the files of a policy beside its card.
 
@@ -126,7 +161,8 @@ def _files(directory: RunDirectory) -> dict[str, bytes]:
     if saved_spec(directory) is None:
         raise CallboardError(f"{directory.path} has no environment.json: resume the run, which writes it")
     settings = read_yaml(directory.experiment, links=False)
-    settings.pop("run_dir", None)  # A path of this machine.
+    settings.pop("run_dir", None)
+    settings.update({name: _without_folders(settings[name]) for name in _PATHS if name in settings})
     weights = BestPolicy(directory, read_only=True).path() or directory.best_policy
     try:
         return {
@@ -136,6 +172,13 @@ def _files(directory: RunDirectory) -> dict[str, bytes]:
         }
     except OSError as error:
         raise CallboardError(f"{directory.path} cannot be offered: {error.strerror}") from error
+
+
+def _without_folders(value: Any) -> Any:
+    """Returns a setting with the last part of each absolute path, which is one of this machine, in its place."""
+    if isinstance(value, list):
+        return [_without_folders(each) for each in value]
+    return pathlib.PurePath(value).name if isinstance(value, str) and os.path.isabs(value) else value
 
 
 def evaluate_policy(policy: ZooPolicy, trust: bool, notify: Callable[[str], None]) -> Repeated:

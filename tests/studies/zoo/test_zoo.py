@@ -94,12 +94,21 @@ def test_an_evaluation_is_compared_with_the_recorded_score(recorded, code, said,
         (["push", "s3://bucket/run", "ZOO"], "zoo push takes runs of this machine"),
         (["push", "RUNS", "ZOO", "--name", "tiny"], "there is a policy tiny in "),
         (["push", "RUNS", "ZOO", "--name", "../tiny"], "a policy cannot be named '../tiny'"),
-        (["push", "RUNS", "ZOO", "--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["push", "RUNS", "ZOO", "--episodes", "0"], "--episodes must be from 1 to 100,000, not 0"),
+        (["push", "RUNS", "ZOO", "--episodes", "100001"], "--episodes must be from 1 to 100,000, not 100001"),
+        (["push", "RUNS", "ZOO", "--name", ""], "a policy cannot be named ''"),
+        (["push", "RUNS", ""], "ZOO is empty"),
+        (["push", "", "ZOO"], "RUN is empty"),
+        (["get", "tiny", "", "--from", "ZOO"], "DIR is empty"),
+        (["get", "tiny", "FILE", "--from", "ZOO"], "is a file; name a new directory"),
+        (["list", "--from", ""], "--from is empty"),
+        (["list", "--from", "file:///nowhere"], "there is no zoo in file:///nowhere: name a folder or a URL"),
+        (["list", "--from", "memory://nowhere"], "there is no zoo in memory://nowhere: name a folder or a URL"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, message, zoo, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    places = {"ZOO": str(zoo), "RUNS": str(zoo.parent / "runs")}
+    places = {"ZOO": str(zoo), "RUNS": str(zoo.parent / "runs"), "FILE": str(zoo / "tiny" / CARD)}
     assert main(["zoo", *(places.get(word, word) for word in arguments)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
@@ -135,10 +144,96 @@ def test_a_damaged_policy_is_named_as_in_its_zoo(file, zoo, tmp_path, capsys):
         assert main(["zoo", *arguments, "--from", str(tmp_path / "zoo")]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert re.fullmatch(f"callboard: {tmp_path}/zoo/tiny/{file} is damaged .*; replace it by a copy", line)
-    (tmp_path / "zoo" / "tiny" / file).write_bytes((zoo / "tiny" / file).read_bytes())
-    (tmp_path / "zoo" / "tiny" / "experiment.yaml").write_text("{")
-    assert main(["zoo", "evaluate", "tiny", "--from", str(tmp_path / "zoo")]) == 2
-    assert f"callboard: {tmp_path}/zoo/tiny/experiment.yaml is not valid YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "it names no agent or no environment"),
+        (lambda text: "{[}\0", "special characters are not allowed"),
+        (lambda text: "- 1", "it names no agent or no environment"),
+        (lambda text: "!!python/object/apply:os.system [x]", "is not one of plain values"),
+        (
+            lambda text: text.replace("CartPole-v1", "Acrobot-v1"),
+            "env is CartPole-v1 in its policy.json, and Acrobot-v1",
+        ),
+        (lambda text: text.replace("name: impala", "name: sac"), "agent is impala in its policy.json, and sac"),
+    ],
+)
+@pytest.mark.parametrize("beginning", ["", "file://"])
+def test_settings_that_are_damaged_or_of_another_policy_are_refused(damage, message, beginning, zoo, tmp_path, capsys):
+    shutil.copytree(zoo, tmp_path / "zoo")
+    settings = tmp_path / "zoo" / "tiny" / "experiment.yaml"
+    settings.write_text(damage(settings.read_text()))
+    for arguments in (["get", "tiny", str(tmp_path / "new")], ["evaluate", "tiny"]):
+        assert main(["zoo", *arguments, "--from", f"{beginning}{tmp_path}/zoo"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{beginning}{tmp_path}/zoo/tiny" in line and "experiment.yaml" in line and message in line
+        assert "replace it by a copy" in line and not (tmp_path / "new").exists()
+    assert main(["zoo", "list", "--from", f"{beginning}{tmp_path}/zoo"]) == 0
+    assert (message in capsys.readouterr().err) != bool(beginning)  # At a URL, only cards are read for a list.
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run that has been evaluated, whose evaluations for a zoo are not played."""
+    _, run = write_run(tmp_path / "runs" / "one", options=DEFAULTS)
+    _write_curve(run, 2)
+    monkeypatch.setattr("callboard.studies.zoo.zoo_scores._score", lambda *_: (7.0, 0.0))
+    return run
+
+
+def _write_curve(run, points, **counts):
+    rows = [
+        {"environment_steps": 9 * n, "elapsed_seconds": float(n), "learner_steps": n, "evaluator/return": 3.5}
+        | {"evaluator/environment_steps": 9 * n, "evaluator/learner_step": n, **counts}
+        for n in range(1, points + 1)
+    ]
+    run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def _push(run, zoo):
+    """Pushes a run, and returns the card and the settings of the policy that the zoo then offers."""
+    assert main(["zoo", "push", str(run.path), str(zoo), "--name", "x"]) == 0
+    (policy,) = (one for one in find_policies([str(zoo)]).policies if one.place == str(zoo))
+    return policy.card, yaml.safe_load((zoo / "x" / "experiment.yaml").read_text())
+
+
+def test_paths_of_this_machine_are_no_part_of_a_policy(run, tmp_path):
+    text = run.experiment.read_text()
+    text = text.replace("dataset: []", "dataset: [/data/hopper, 'minari/name']")
+    run.experiment.write_text(text.replace("init_from: null", "init_from: /runs/a@best"))
+    _, settings = _push(run, tmp_path / "zoo")
+    assert settings["dataset"] == ["hopper", "minari/name"] and settings["init_from"] == "a@best"
+
+
+def test_a_long_curve_is_thinned_to_its_card(run, tmp_path):
+    _write_curve(run, 3000)
+    card, _ = _push(run, tmp_path / "zoo")
+    assert len(card.curve) == 1000 and card.curve[0][0] == 9 and card.curve[-1] == [27_000, 3.5]
+
+
+def test_a_run_that_learned_from_recorded_episodes_counts_learner_steps(run, tmp_path, capsys):
+    _write_curve(run, 5, environment_steps=0)
+    card, _ = _push(run, tmp_path / "zoo")
+    assert card.steps == 5 and card.counted == "learner steps"
+    assert main(["zoo", "list", "--from", str(tmp_path / "zoo")]) == 0
+    assert "CartPole-v1  5 learner steps  7.0" in capsys.readouterr().out
+
+
+def test_a_score_that_no_zoo_takes_is_not_pushed(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("callboard.studies.zoo.zoo_scores._score", lambda *_: (float("nan"), 0.0))
+    assert main(["zoo", "push", str(run.path), str(tmp_path / "zoo"), "--name", "x"]) == 2
+    assert f"no zoo would accept this policy: mean in its {CARD}" in capsys.readouterr().err
+    assert not list(tmp_path.glob("zoo/*"))
+
+
+def test_returns_of_several_environments_are_not_compared(run, tmp_path, capsys):
+    shutil.copytree(run.path, tmp_path / "runs" / "two")
+    other = tmp_path / "runs" / "two" / "experiment.yaml"
+    other.write_text(other.read_text().replace("max_episode_steps: 7", "max_episode_steps: 8"))
+    assert main(["zoo", "push", str(tmp_path / "runs"), str(tmp_path / "zoo")]) == 2
+    assert "/runs are of several environments: name one, such as" in capsys.readouterr().err
 
 
 def test_a_damaged_card_is_left_out_with_a_line(zoo, tmp_path):
@@ -251,7 +346,9 @@ def test_an_installed_wheel_offers_its_policies_without_being_imported(zoo, tmp_
     metadata = tmp_path / "somebodys_zoo-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-zoo\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[callboard.zoo]\nsomebodys = somebodys_zoo\n")
+    points = "[callboard.zoo]\nno_package = __main__\nnone = .x\nsomebodys = somebodys_zoo\n"
+    (metadata / "entry_points.txt").write_text(points)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.syspath_prepend(str(tmp_path))
     (policy,) = (one for one in find_policies([]).policies if one.place == str(package))
     assert policy.name == "tiny" and policy.installed
