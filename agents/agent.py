@@ -148,6 +148,16 @@ class Agent(abc.ABC):
         """
         return getattr(self, "updates_per_call", None) or 1
 
+    def check_steps(self, setting: str, steps: int | None) -> None:
+        """Rejects a number of learner steps, the value of a setting, after which no call of the learner ends."""
+        at_a_time = self.steps_at_a_time()
+        if steps is not None and steps % at_a_time:
+            fitting = [str(number * at_a_time) for number in (steps // at_a_time, steps // at_a_time + 1) if number]
+            raise CallboardError(
+                f"{setting} ({steps}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner steps "
+                f"made at a time: set it to {' or '.join(fitting)}"
+            )
+
     def reward_discount(self) -> float | None:
         """Returns the discount of future rewards, the field `discount`; None if the agent learns from no rewards."""
         return getattr(self, "discount", None)

@@ -102,6 +102,7 @@ class Sac(SacSettings, TransitionAgent):
         check_critics(agent_name(self), action, self.critics, self.network)
         if self.crossq:
             check_crossq(self)
+        self.check_steps("agent.reset_every", self.reset_every)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:

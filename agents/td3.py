@@ -46,6 +46,7 @@ class TD3(TD3Settings, TransitionAgent):
         spec = self.limited(layout.spec)
         check_bounded(agent_name(self), spec, self.network, self.frame_stack)
         check_critics(agent_name(self), spec.action, self.critics, self.network)
+        self.check_steps("agent.reset_every", self.reset_every)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:

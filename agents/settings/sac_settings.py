@@ -41,7 +41,7 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       critics: see `CriticSettings`.
       crossq: whether policy and critics are batch-renormalized, and there are no target critics (Bhatt et al. 2024).
       reset_every: learner steps after which policy, critics and their optimizers begin anew, with replay as it is
-        (Nikishin et al. 2022); None for never.
+        (Nikishin et al. 2022), a multiple of `updates_per_call`; None for never.
       normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_rate: τ, the fraction of the distance to the critics that the target critics move in an update.
       target_update_period: learner steps between updates of the target critics.

@@ -29,7 +29,7 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
       n_step: n, transitions whose rewards a return adds up before it bootstraps; fewer where an episode ends.
       critics: see `CriticSettings`.
       reset_every: learner steps after which policy, critics and their optimizers begin anew, with replay as it is
-        (Nikishin et al. 2022); None for never.
+        (Nikishin et al. 2022), a multiple of `updates_per_call`; None for never.
       normalize_rewards: see `RewardSettings`; not in the paper.
       exploration_noise: standard deviation of the Gaussian noise of actors, in units of half the range of an action.
       target_noise: standard deviation of the noise that smooths the target policy's actions, in the same unit; 0 for

@@ -210,7 +210,7 @@ def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout
     """Rejects an agent that cannot learn with this layout and the settings of its run."""
     check_devices(acting, acting.learners if learners_here is None else learners_here)
     acting.evaluation_policy_mode()
-    check_learner_steps(acting)
+    acting.agent.check_steps("max_learner_steps", acting.max_learner_steps)
     if acting.min_actors is not None and acting.agent.make_replay(layout).pace is not None:
         raise CallboardError(
             f"{agent_name(acting.agent)} learns from the same number of sequences of every actor: set actors to a "
@@ -260,17 +260,6 @@ def _check_goals(acting: ActingPart) -> None:
             )
         if acting.actors:
             check_played_rewards(batch, environment_text(acting.env))
-
-
-def check_learner_steps(acting: ActingPart) -> None:
-    """Rejects a limit of learner steps that the agent cannot reach exactly."""
-    limit, at_a_time = acting.max_learner_steps, acting.agent.steps_at_a_time()
-    if limit is not None and limit % at_a_time:
-        fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
-        raise CallboardError(
-            f"max_learner_steps ({limit}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner "
-            f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
-        )
 
 
 def _own_metrics(episodes: EpisodesPart) -> list[str]:
