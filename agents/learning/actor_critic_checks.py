@@ -62,6 +62,13 @@ def check_critics(name: str, action: Any, critics: CriticSettings, network: Acto
         raise CallboardError(
             f"agent.network.critic_head makes the layers of the critics: leave agent.critics.{setting} out"
         )
+    sizes = network.hidden_sizes if critics.hidden_sizes is None else critics.hidden_sizes
+    if not sizes and (critics.dropout or critics.layer_norm):
+        setting = "dropout" if critics.dropout else "layer_norm"
+        raise CallboardError(
+            f"agent.critics.{setting} is of hidden layers, and the critics have none: leave it out, or set "
+            "agent.critics.hidden_sizes to such as [256, 256]"
+        )
     if network.block == "simba":
         if critics.dropout or critics.layer_norm:
             setting = "dropout" if critics.dropout else "layer_norm"

@@ -37,7 +37,11 @@ class CQL(CQLSettings, Sac):
                 "cql takes one discrete action or one array of floats, and the environment's action is "
                 f"{specs.describe(layout.spec.action)}: use iql, which takes actions of several parts"
             )
-        given = {"crossq": self.crossq, "critics.quantiles": self.critics.quantiles is not None}
+        given = {
+            "crossq": self.crossq,
+            "critics.quantiles": self.critics.quantiles is not None,
+            "critics.dropout": self.critics.dropout > 0,
+        }
         for setting in (setting for setting, is_given in given.items() if is_given):
             raise CallboardError(f"cql has a penalty on values of other actions: leave agent.{setting} out, or use sac")
 

@@ -244,6 +244,11 @@ def test_crossq_has_one_pass_for_both_observations_and_no_target_network():
         ),
         (TD3, {"network.block": "simba", "critics.layer_norm": True}, "leave agent.critics.layer_norm out"),
         (CQL, {"critics.quantiles": 5}, "cql .* leave agent.critics.quantiles out, or use sac"),
+        (CQL, {"critics.dropout": 0.1}, "cql .* leave agent.critics.dropout out, or use sac"),
+        (Sac, {"critics.hidden_sizes": (), "critics.dropout": 0.1}, "critics.dropout is of hidden layers, and the"),
+        (TD3, {"network.hidden_sizes": (), "critics.layer_norm": True}, "critics.layer_norm is of hidden layers, and"),
+        (Sac, {"reset_every": 3, "updates_per_call": 10}, r"reset_every \(3\) must be .* set it to 10$"),
+        (TD3, {"reset_every": 15, "updates_per_call": 10}, r"reset_every \(15\) must be .* set it to 10 or 20$"),
     ],
 )
 def test_settings_that_make_no_sense_together_are_refused_in_one_line(kind, settings, message):
