@@ -63,7 +63,7 @@ class SampledReplay(abc.ABC):
         return False
 
     def check(self) -> None:
-        self.settings.check(self.layout, self.batch_size, self.updates_per_call)
+        self.settings.check(self.layout, self.batch_size, self.updates_per_call, getattr(self, "n_step", 1))
         demonstrations_in(self.settings, self.layout, self.batch_size)
         if self.relabels_goals and self.settings.demonstration_share:
             raise CallboardError(

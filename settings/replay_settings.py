@@ -69,13 +69,14 @@ class ReplaySettings:
     demonstration_items: PositiveInt | None = None
     hindsight: HindsightSettings = HindsightSettings()
 
-    def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1) -> None:
+    def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1, n_step: int = 1) -> None:
         """Checks that the settings can work.
 
         Args:
           layout: the run's layout.
           batch_size: items in a global batch.
           updates_per_call: batches that are sampled at once.
+          n_step: transitions of a window, which is written after the last of them.
 
         Raises:
           CallboardError: the settings cannot work; the message names one of the agent's fields `batch_size`,
@@ -96,10 +97,18 @@ class ReplaySettings:
                 f"agent.replay.min_size must lie between {layout.shards} and agent.replay.size ({self.size}), "
                 f"not be {self.min_size}"
             )
-        if self.min_size >= layout.max_timesteps:
+        envs = layout.actors * layout.envs_per_actor
+        most = max(0, layout.max_timesteps - envs * (n_step - 1))
+        if self.min_size >= most:
+            windows = (
+                f", which make {most} windows of {n_step} transitions in {envs // layout.agents_per_env} environments"
+                if n_step > 1
+                else ""
+            )
             raise CallboardError(
                 f"learning would never begin: agent.replay.min_size is {self.min_size}, and the run ends after "
-                f"max_steps = {layout.max_steps} environment steps; raise max_steps, or lower agent.replay.min_size"
+                f"max_steps = {layout.max_steps} environment steps{windows}; raise max_steps, or lower "
+                f"agent.replay.min_size{' or agent.n_step' if n_step > 1 else ''}"
             )
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.replay.samples_per_insert must be more than 0, not {self.samples_per_insert}")

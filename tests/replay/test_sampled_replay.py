@@ -45,6 +45,7 @@ def test_a_call_that_samples_several_batches_has_a_larger_buffer():
         (dict(batch_size=2000), "a replay of 1000 items in 1 shard"),
         (dict(layout=LAYOUT._replace(replicas=3)), "cannot be shared by 3 learner devices"),
         (dict(layout=LAYOUT._replace(record=None, max_steps=8)), "learning would never begin"),
+        (dict(n_step=150, layout=LAYOUT._replace(record=None, max_steps=200)), "make 0 windows of 150 .* agent.n_step"),
     ],
 )
 def test_limits_are_checked_without_record_and_state(settings, message):
