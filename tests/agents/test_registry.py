@@ -1,13 +1,17 @@
 """Agents by name."""
 
 import dataclasses
+import pathlib
+import re
 
 import pytest
 from agent_cases import AGENT_CASES
 
 from callboard.agents import Agent, agent_class
 from callboard.agents.agent_names import AGENTS, agent_name
+from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.learning.transition_agent import TransitionAgent
 from callboard.agents.registry import agent_settings
 from callboard.errors import CallboardError
 from callboard.settings.nested_settings import declared_fields
@@ -23,6 +27,17 @@ class Other:
 
 an_agent = Impala()
 """
+
+
+WINDOWS = (Apex.make_replay, TransitionAgent.make_replay)
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guides" / "hindsight.md"
+
+
+def test_the_guide_names_the_agents_that_take_hindsight():
+    names = re.search(r"windows of transitions: (.*?)\. Rewards", GUIDE.read_text(), re.DOTALL)[1]
+    assert set(re.findall(r"\.\./(\w+)\.md", names)) == {
+        name for name in AGENTS if agent_class(name).make_replay in WINDOWS
+    }
 
 
 @pytest.fixture
