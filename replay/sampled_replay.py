@@ -62,8 +62,13 @@ class SampledReplay(abc.ABC):
     def is_queue(self) -> bool:
         return False
 
+    @property
+    def window(self) -> int:
+        """Transitions of an item that does not end with its episode."""
+        return 1
+
     def check(self) -> None:
-        self.settings.check(self.layout, self.batch_size, self.updates_per_call, getattr(self, "n_step", 1))
+        self.settings.check(self.layout, self.batch_size, self.updates_per_call, self.window)
         demonstrations_in(self.settings, self.layout, self.batch_size)
         if self.relabels_goals and self.settings.demonstration_share:
             raise CallboardError(

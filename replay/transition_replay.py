@@ -24,6 +24,10 @@ class TransitionReplay(SampledReplay):
 
     n_step: int = 1
 
+    @property
+    def window(self) -> int:
+        return self.n_step
+
     def check(self) -> None:
         super().check()
         if self.relabels_goals:
