@@ -4,6 +4,7 @@ import ast
 import collections
 import functools
 import graphlib
+import importlib.util
 import pathlib
 import re
 import sys
@@ -13,8 +14,10 @@ from code_size import code_size
 from parsed_modules import nodes_of, parsed
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT_MODULES = {"action_masks", "callbacks", "data", "errors", "policy_client", "specs", "transitions"}
 LAYERS = (
     {"messages", "runtime", "files"},
+    ROOT_MODULES,
     {"settings"},
     {"networks", "environments", "replay"},
     {"agents"},
@@ -22,7 +25,7 @@ LAYERS = (
     {"studies"},
     {"cli"},
 )
-"""Packages from the lowest to the highest: one imports only those below its layer."""
+"""Packages, and modules of the root, from the lowest to the highest: one imports only those below its layer."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 MOST_MODULES, MOST_IN_ROOT = 25, 10
 TAKING_AN_EXPERIMENT = 15
@@ -53,24 +56,44 @@ def name_of(path):
 
 @functools.cache
 def imported_names(path):
-    """Absolute names of what a module imports: at its top, inside functions, and for annotations only.
+    """Absolute names of what a module imports: at its top, inside functions, for annotations only, and by calls.
 
-    Of the last, those of the package itself are left out: it only gives names to what is imported on first use.
+    Of those for annotations only, the package's own are left out: it only gives names to what is imported on first use.
     """
-    package = ["callboard", *path.relative_to(ROOT).parts[:-1]]
-    found, todo = [], [parsed(path)]
+    package = ".".join(["callboard", *path.relative_to(ROOT).parts[:-1]])
+    names = names_called(nodes_of(path), package)
+    return names + names_in_statements(parsed(path), package, without_annotations=path == ROOT / "__init__.py")
+
+
+def names_in_statements(tree, package, without_annotations=False):
+    """Absolute names of what the import statements in a module of a package import."""
+    found, todo = [], [tree]
     while todo:
         node = todo.pop()
-        if path == ROOT / "__init__.py" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if without_annotations and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         todo += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            prefix = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*prefix, *([node.module] if node.module else [])])
-            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+            module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found += [f"{module}.{alias.name}" for alias in node.names]
+            found += [module] if module != "callboard" else []
     return found
+
+
+def names_called(nodes, package):
+    """Absolute names that are given as texts to what imports modules."""
+    return [
+        importlib.util.resolve_name(argument.value, package)
+        for node in nodes
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in IMPORTING
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+
+
+IMPORTING = ("import_module", "__import__", "run_module")
 
 
 def modules_imported(path, modules):
@@ -85,21 +108,68 @@ def _takes_from(path, package, modules):
     return bool(own - modules)
 
 
-@pytest.mark.slow("daily")
-def test_packages_import_only_layers_below_theirs():
+def imports_above(package, names):
+    """The names that a module of a package, or of the root, imports from its own layer or from those above it.
+
+    Names of the library itself are above all packages, since they are imported from all on first use.
+    """
     level = {package: number for number, layer in enumerate(LAYERS) for package in layer}
-    for path in LIBRARY:
-        package = package_of(path)
-        for name in imported_names(path):
-            library, _, rest = name.partition(".")
-            imported = rest.partition(".")[0]
-            if library == "callboard" and package != imported:
-                assert imported not in NOT_OF_THE_LIBRARY, f"{path} imports {name}"
-                assert level.get(imported, -1) < level.get(package, len(LAYERS)), f"{path} imports {name}"
+    wrong = []
+    for name in names:
+        library, _, rest = name.partition(".")
+        imported = rest.partition(".")[0]
+        if library in NOT_OF_THE_LIBRARY or imported in NOT_OF_THE_LIBRARY and library == "callboard":
+            wrong.append(name)
+        elif (
+            library == "callboard"
+            and imported not in (package, "__version__")
+            and not {package, imported} <= ROOT_MODULES
+        ):
+            if level.get(imported, len(LAYERS)) >= level.get(package, len(LAYERS) + 1):
+                wrong.append(name)
+    return wrong
+
+
+def test_packages_import_only_layers_below_theirs():
+    assert ROOT_MODULES | {"__init__", "__main__", "setup"} == {path.stem for path in ROOT.glob("*.py")}
+    assert not {path: wrong for path in LIBRARY if (wrong := imports_above(package_of(path), imported_names(path)))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from ..launch.program import Graph",
+        "def f():\n    from ..launch import program",
+        "import callboard.launch.program",
+        "from .. import Experiment",
+        "from callboard import launch",
+        "import callboard\ncallboard.Experiment",
+        "importlib.import_module('callboard.launch.program')",
+        "importlib.import_module('..launch.program', __package__)",
+        "import_module(name='callboard.launch.program')",
+        "__import__('callboard.launch.program')",
+        "import tests.agent_cases",
+        "from ..benchmarks import harness",
+        "from ..errors import CallboardError",
+    ],
+)
+def test_an_import_of_a_layer_above_is_found(text):
+    tree = ast.parse(text)
+    names = names_in_statements(tree, "callboard.files") + names_called(ast.walk(tree), "callboard.files")
+    assert imports_above("files", names)
+
+
+def test_imports_of_layers_below_are_allowed():
+    tree = ast.parse("from .. import __version__, specs\nfrom . import launcher\nfrom ..files import manifest")
+    assert not imports_above("launch", names_in_statements(tree, "callboard.launch"))
+    assert not imports_above("specs", ["callboard.data", "callboard.messages.foreign_names", "numpy"])
+    assert imports_above("specs", ["callboard.settings.setting_types"])
 
 
 def children_that_import_each_other(package, imports):
     """The folders and modules of a package that import each other in a circle, in words; empty if there is none.
+
+    A module that takes a name from a package in which it lies is one, since the package is made of its modules.
 
     Args:
       package: dotted name.
@@ -107,6 +177,8 @@ def children_that_import_each_other(package, imports):
     """
     graph, reasons = {}, {}
     for importer, imported in imports:
+        if imported == package and importer.startswith(f"{package}."):
+            return f"{importer} imports {imported}"
         if importer.startswith(f"{package}.") and imported.startswith(f"{package}."):
             above, below = (name.removeprefix(f"{package}.").partition(".")[0] for name in (importer, imported))
             if above != below:
@@ -130,6 +202,7 @@ def test_a_folder_imports_only_folders_below_it():
 def test_a_circle_of_folders_is_found():
     imports = [("p.a.x", "p.b.y"), ("p.b.z", "p.c")]
     assert not children_that_import_each_other("p", imports)
+    assert children_that_import_each_other("p", [*imports, ("p.a.x", "p")]) == "p.a.x imports p"
     circle = children_that_import_each_other("p", [*imports, ("p.c", "p.a.w")])
     assert set(circle.split("; ")) == {"p.a.x imports p.b.y", "p.b.z imports p.c", "p.c imports p.a.w"}
 
