@@ -16,7 +16,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --timeout=300
 
 # Of `make test-most`: the day whose cases run, and minutes after which no further test begins.
 DATE ?= $(shell date +%F)
-BUDGET ?= 45
+BUDGET ?= 38
 # Of `make test-slow`: a part of the tests.
 SHARD ?= 1/1
 
@@ -56,9 +56,9 @@ test-fast: install
 test-random: install
 	$(FAST) $(BIN)/python -m pytest -m "not slow" $(PARALLEL) -p randomly
 
-# Of the slow tests the cases of a day, and what fails once more, alone.
+# Of the slow tests the cases of a day, and what fails once more, alone.  RECORD=--record-seconds notes their durations.
 test-most: install
-	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder --timeout=1200
+	$(BIN)/python -m pytest --most=$(DATE) --budget=$(BUDGET) $(RECORD) --repeat-failed -n 2 --dist loadfile --no-loadscope-reorder --timeout=1200
 
 # All tests, or with SHARD=3/8 the third of eight parts.
 test-slow: install

@@ -40,5 +40,19 @@ class FilesTogether(LoadFileScheduling):
         while is_ready and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
             super()._reschedule(node)
 
+    @functools.cached_property
+    def _apart(self) -> set[str]:
+        """Tests that come after those of other files, although earlier ones are of their own file."""
+        files: dict[str, None] = {}
+        apart = set()
+        for test in next(iter(self.registered_collections.values()), ()):
+            file = super()._split_scope(test)
+            if file in files and file != next(reversed(files)):
+                apart.add(test)
+            else:
+                files[file] = None
+        return apart
+
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(self.config.rootpath / super()._split_scope(nodeid))
+        group = group_of(self.config.rootpath / super()._split_scope(nodeid))
+        return f"{group}, later" if nodeid in self._apart else group

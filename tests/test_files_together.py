@@ -34,9 +34,13 @@ def test_tests_are_given_to_processes_by_these_groups(pytestconfig):
     class Scheduler(FilesTogether):
         def __init__(self):
             self.config = pytestconfig
+            self.registered_collections = {None: ["a.py::one", "a.py::two", "b.py::one", "a.py::three", "c.py::one"]}
 
     named = Scheduler()._split_scope("tests/networks/test_normalization.py::test_two[a::b]")
     assert named == "on_two_devices"
+    # A day's tests come before all further ones, also of the same file.
+    assert Scheduler()._split_scope("a.py::two") == str(pytestconfig.rootpath / "a.py")
+    assert Scheduler()._split_scope("a.py::three") == f"{pytestconfig.rootpath / 'a.py'}, later"
 
 
 def test_a_run_ends_and_has_run_all_tests_after_some_have_crashed(tmp_path):

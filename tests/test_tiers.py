@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tiers import DAYS, SCORES, Case, cases_of, day_of, is_in_shard
+from tiers import DAYS, SCORES, Case, cases_of, counts_text, day_of, further_cases_of, is_in_shard
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -67,13 +67,32 @@ def test_pairs_are_known_where_a_function_has_a_fixture_with_parameters(run_test
     assert len(re.findall(r"test_pairs.py::", output)) == 6, output
 
 
-def test_a_day_has_two_of_all_tests_that_train_to_a_score():
-    cases = [Case(f"test_a.py::test_{name}", is_score=True) for name in "abc" for _ in range(3)]
-    days = [cases_of(cases, day) for day in range(5)]
-    assert {len(day) for day in days} == {SCORES}
-    assert set().union(*days) == set(range(9))
-    # Another function follows, not another case of the same one.
-    assert days[0] == {0, 3}
+@pytest.mark.parametrize("counts", [[1], [3, 3, 3], [39, 6, 5, 4, 4, *[3] * 5, 2, 2, *[1] * 5]])
+@pytest.mark.parametrize("first_day", [0, 739_586, 739_600])
+def test_a_day_has_two_tests_that_train_to_a_score_and_a_fortnight_each_function(counts, first_day):
+    cases = [
+        Case(f"test_a.py::test_{number}", is_score=True) for number, count in enumerate(counts) for _ in range(count)
+    ]
+    days = [cases_of(cases, first_day + day) for day in range(130)]
+    assert {len(day) for day in days} <= {1, SCORES}
+    fortnight = set().union(*days[:DAYS])
+    assert {cases[position].function for position in fortnight} == {case.function for case in cases}
+    assert set().union(*days) == set(range(len(cases)))
+
+
+def test_a_day_has_a_case_of_each_function_after_those_that_are_due():
+    cases = [Case("test_a.py::test_one")] + [Case("test_a.py::test_two")] * 3 + [Case("test_b.py::test", is_score=True)]
+    seen = set()
+    for day in range(3 * DAYS):
+        due = cases_of(cases, day)
+        further = further_cases_of(cases, due, day)
+        assert not due & further
+        functions = [cases[position].function for position in due | further]
+        assert sorted(functions) == ["test_a.py::test_one", "test_a.py::test_two", "test_b.py::test"]
+        seen |= further
+    assert seen == {0, 1, 2, 3}
+    text = counts_text(cases, 0)
+    assert text.endswith("5 cases are due within 14 days, of 3 functions, and all that train to a score within 1 days")
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
@@ -118,6 +137,25 @@ def test_sound():
 
 def test_never_passes():
     assert not (HERE / "broken").exists()
+"""
+
+
+FURTHER = """
+import pytest
+
+class Unprintable:
+    def __str__(self):
+        raise ValueError
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(DAYS))
+@pytest.mark.parametrize("value", [Unprintable()], ids=["none"])
+def test_due(number, value):
+    pass
+
+@pytest.mark.slow
+def test_once_in_a_fortnight():
+    pass
 """
 
 
@@ -196,6 +234,17 @@ def test_a_day_has_one_case_of_each_daily_test_and_no_fast_one(run_tests):
     assert code == 0, output
     (chosen,) = re.findall(r"test_some.py::(.*)", output)
     assert chosen in ("test_of_chance[x y]", "test_of_chance[z]")
+
+
+def test_what_is_not_due_comes_last_and_no_parameter_need_be_a_text(run_tests, tmp_path):
+    (tmp_path / "tests" / "test_further.py").write_text(FURTHER.replace("DAYS", str(DAYS)))
+    (tmp_path / "tests" / "test_some.py").unlink()
+    code, output = run_tests("--most=2026-12-01", "--collect-only", "tests")
+    assert code == 0, output
+    assert re.findall(r"test_further.py::(\w+)", output) == ["test_due", "test_once_in_a_fortnight"], output
+    assert "1 of 15 cases are due, of 1 of 2 functions, and 1 of other functions follow while there is time" in output
+    code, output = run_tests("--most=2026-12-01", "--budget=0", "tests")
+    assert "not run: no time is left for cases that are due on other days" in output
 
 
 @pytest.mark.parametrize("date", ["tomorrow", "2026-13-01", ""])
