@@ -55,8 +55,8 @@ class DrQ(DrQSettings, Sac):
     def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
         """Returns the losses of transitions, with means over augmentations (algorithm 1).
 
-        The target is the mean of those of K augmentations of the next observation, and the critics' loss the mean of
-        those of as many augmentations of the observation.  The policy learns from the first.
+        The target is averaged over K augmentations of the next observation, and the critics' loss over K augmentations
+        of the observation.  The policy learns from the first.
         """
         index = global_index(tf.shape(sample.record.reward)[1])
         seeds = [stream_seed(seed, Stream.AUGMENTATION, number) for number in range(self.augmentations)]

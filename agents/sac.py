@@ -49,7 +49,7 @@ from .watched import Gradient, Quantity, Returns
 
 
 class Later(NamedTuple):
-    """Where the returns of windows end, leaves `[B, ...]`."""
+    """The last observation of each window, what the policy does there, and the returns up to it; leaves `[B, ...]`."""
 
     observation: Nest
     choice: Nest

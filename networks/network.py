@@ -165,7 +165,7 @@ class Network(tf.Module):
 
     @property
     def value_variables(self) -> tuple[tf.Variable, ...]:
-        """Those of the trainable variables that only the value has, as the head says; empty if it does not."""
+        """Trainable variables of the value function alone; empty if the head does not name them."""
         return tuple(getattr(self._head, "value_variables", ()))
 
     @property

@@ -94,7 +94,7 @@ def _explained(key: str, known: Collection[str]) -> Iterator[None]:
     try:
         yield
     except _UnknownName as error:
-        # Of a value that has settings of its own, such as a schedule, those of others are not meant.
+        # For a nested value, such as a schedule, suggest only its own keys.
         in_group = not set(known).isdisjoint(error.names)
         otherwise = "see callboard train --help" if in_group else f"choose from {', '.join(error.names)}"
         names = {name: name for name in [*error.names, *(known if in_group else ())]}

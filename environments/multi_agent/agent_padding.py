@@ -20,8 +20,8 @@ class PaddedAgents(MultiAgentWrapper):
     """Gives all agents the same spaces, so that agents with different ones can share a policy.
 
     Arrays of an observation become as large as the largest of this name, with zeros at the end of every axis, and an
-    agent without a part has zeros there.  Of discrete actions all agents have as many as the one with the most; an
-    `action_mask` forbids those that an agent does not have itself.
+    agent without a part has zeros there.  Discrete action spaces are padded to the largest; an
+    `action_mask` forbids the actions that an agent does not have itself.
 
     Raises:
       CallboardError: parts of observations have different dtypes or numbers of axes, or actions that are not discrete

@@ -46,7 +46,7 @@ class PolicyPlan:
 
     @property
     def saved(self) -> dict[str, TrainedPolicy]:
-        """Those of other runs, by name, that play for some agent."""
+        """Policies loaded from other runs that play for some agent, by name."""
         playing = {name: self.policies[name] for name in self.slots}
         return {name: policy for name, policy in playing.items() if isinstance(policy, TrainedPolicy)}
 

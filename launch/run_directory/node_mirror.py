@@ -145,7 +145,7 @@ class Mirror:
 
     @property
     def _kept_apart(self) -> int:
-        """How many of the newest directories are uploaded, although a newer one may exist: only checkpoints to keep."""
+        """Number of newest checkpoint directories to upload: all that are kept, or only the last one."""
         return self._keep if self._keep > KEPT else 1
 
     def _owned_files(self) -> list[str]:

@@ -26,7 +26,7 @@ _REQUESTS_A_SECOND = 2000.0
 
 
 class Connection(asyncio.Protocol):
-    """A connection: passes what comes on to the HTTP protocol, and knows what the peer may take its time for.
+    """A connection: passes data on to the HTTP protocol, and enforces the peer's timeouts.
 
     Args:
       host: the peer's address.

@@ -103,7 +103,7 @@ class BookedAddress(AbstractAddressBuilder):
 
 
 class AddressExchange:
-    """The driver's book, whose entries go to the nodes that call a node, and to those that it calls.
+    """The driver's book, which sends each address to the node's callers and callees.
 
     Every change is sent once to each of them: the number of messages grows with the number of edges of the graph.
 
