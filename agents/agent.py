@@ -175,6 +175,10 @@ class Agent(abc.ABC):
         replay = self.recorded_replay()
         return replay is not None and replay.hindsight.goals > 0
 
+    def evaluation_rate(self) -> float | None:
+        """Returns the rate of random actions in evaluations, the field `evaluation_epsilon`; None if it has none."""
+        return getattr(self, "evaluation_epsilon", None)
+
     def setting_of_actors(self) -> str:
         """Returns the name of a setting that has no meaning where nothing is played; empty if there is none."""
         return "bonus" if getattr(getattr(self, "bonus", None), "name", "none") != "none" else ""

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agents.settings.shared_settings import ExplorationSettings
 from ..environments.recorded import parse_record_infos, require_minari
 from ..errors import CallboardError, counted, printable, rounded
 from ..launch.experiments.experiment_checks import check_tasks
@@ -158,7 +157,7 @@ def _play(reference: RunReference, known: argparse.Namespace, settings: Sequence
         "video": video,
         "video_returns": [episode.episode_return for episode in result.video_episodes],
         "mode": experiment.evaluation_mode,
-        "epsilon": agent.evaluation_epsilon if isinstance(agent, ExplorationSettings) else None,
+        "epsilon": agent.evaluation_rate(),
         "seed": experiment.seed,
         "env_options": experiment.env_options,
         "episode_metrics": {

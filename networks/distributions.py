@@ -95,7 +95,7 @@ class SquashedGaussian(NamedTuple):
     """tanh of a Gaussian with independent components, over actions in (-1, 1)^D, with any leading axes `[...]`.
 
     Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C.  Densities are with respect to
-    unit actions; in the environment's units they differ by a constant (`action_bounds.ActionBounds.log_volume`).
+    unit actions; in the environment's units they differ by a constant.
     """
 
     mean: Any

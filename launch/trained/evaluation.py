@@ -11,7 +11,6 @@ import numpy as np
 
 from ...agents.agent import Policy
 from ...agents.policies.acting import BatchPolicy, Episode, Stepper, evaluate
-from ...agents.settings.shared_settings import ExplorationSettings
 from ...environments import ONLY_AGENT, BatchedEnvironment, environment_seeds, environment_text
 from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvironment
@@ -83,7 +82,7 @@ def with_evaluation_settings(
       CallboardError: the agent has no such setting, or its value is out of range.
     """
     if epsilon is not None:
-        if not isinstance(experiment.agent, ExplorationSettings):
+        if experiment.agent.evaluation_rate() is None:
             raise CallboardError(
                 f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values; "
                 "leave it out, or set the mode to sampled"

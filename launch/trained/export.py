@@ -11,7 +11,6 @@ import tree
 from ... import specs
 from ...agents.agent import Policy
 from ...agents.agent_names import agent_name
-from ...agents.settings.shared_settings import ExplorationSettings
 from ...data import Nest, Timestep
 from ...environments.batches.spec_files import format_spec, parse_spec
 from ...errors import CallboardError, check_text, writing
@@ -80,8 +79,7 @@ def export_run(
         return Export(weights, save_policy_as_model(policy, spec, path))
     traced = trace_policy(policy, spec)
     if traced.samples:
-        epsilon = agent.evaluation_epsilon if isinstance(agent, ExplorationSettings) else 0.0
-        fix = "set epsilon to 0" if epsilon else "set the mode to greedy"
+        fix = "set epsilon to 0" if agent.evaluation_rate() else "set the mode to greedy"
         raise CallboardError(f"an ONNX model cannot sample, as this policy does in evaluations: {fix}")
     about = {"agent": agent_name(agent), "mode": experiment.evaluation_mode}
     return Export(weights, save_policy_as_onnx(traced, spec, path, about))

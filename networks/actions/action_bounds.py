@@ -50,14 +50,6 @@ class ActionBounds:
         self._center, self._half = half_low + half_high, half_high - half_low
         self._limit = np.where(finite, 1.0, np.inf)
 
-    @property
-    def log_volume(self) -> float:
-        """log |d action / d unit|, over the components whose bounds differ.
-
-        Subtract it from a log-density over unit actions to get the log-density in the environment's units.
-        """
-        return float(np.log(self._half[self._half > 0]).sum())
-
     def to_environment(self, unit: Any) -> tf.Tensor:
         """Maps unit actions `[..., D]` to actions `[..., *shape]` in the environment's dtype and within its bounds."""
         unit = tf.convert_to_tensor(unit)

@@ -4,7 +4,6 @@ import dataclasses
 from typing import TypeVar
 
 from ....agents.agent import Agent, Mode
-from ....agents.settings.shared_settings import ExplorationSettings
 from ....data import Layout
 from ....environments import spec as environment_spec
 from ....errors import CallboardError
@@ -75,7 +74,7 @@ class ActingPart(EpisodesPart, LayoutPart, LimitsPart, EvaluationPart, Placement
             name = type(self.agent).__name__
             raise CallboardError(
                 f"{name} has no distribution to sample actions from: leave evaluation_mode at greedy"
-                + (", and set agent.evaluation_epsilon" if isinstance(self.agent, ExplorationSettings) else "")
+                + ("" if self.agent.evaluation_rate() is None else ", and set agent.evaluation_epsilon")
             )
         return mode
 
