@@ -324,6 +324,39 @@ def test_modules_are_short_and_well_named():
         assert path.stem not in VAGUE, path
 
 
+SMALL = {
+    "agents.learning.updates_at_once": "a setting's default with its measurements; the algorithm is read without them",
+    "agents.losses.conservative_q_learning": "a loss of its paper, tested against a NumPy loop",
+    "agents.losses.discrete_soft_actor_critic": "a loss of its paper, tested against a NumPy loop",
+    "agents.losses.implicit_q_learning": "a loss of its paper, tested against a NumPy loop",
+    "environments.batches.seeding": "imported by the package, for its users",
+    "launch.launchers.node_processes.malloc_arenas": "benchmarks and tests load it alone, without libraries",
+    "launch.launchers.supervision.turn_watch": "a thread and a clock, tested without a launcher",
+    "launch.nodes.episodes.episode_sender": "the other end of the recorder node, beside it",
+    "launch.nodes.launchpad_process": "the first import of a process that has nothing else yet",
+    "launch.nodes.learning.peer_watch": "a thread, tested in a process of its own; the learner is long",
+    "launch.processes.exit_calls": "of the process, not of the session, which is nearly 500 lines",
+    "networks.heads.moved_atoms": "numbers of a distribution, with no learning in them",
+    "networks.torsos.augmentation": "beside the other layers of pictures; the algorithm is read without it",
+    "replay.servers.server": "imported by the package, for its users",
+    "studies.datasets.dataset_info": "a public function of `callboard`",
+    "studies.tuning.optuna_sampler": "imports a library that need not be installed",
+}
+"""Modules of under 60 lines that a single module imports, and why they do not join it."""
+
+
+def test_a_small_module_with_one_importer_joins_it():
+    modules = {name_of(path): path for path in LIBRARY if path.name != "setup.py"}
+    importers = collections.Counter(
+        name for importer, path in modules.items() for name in modules_imported(path, modules.keys())
+    )
+    assert {
+        name.removeprefix("callboard.")
+        for name, path in modules.items()
+        if importers[name] == 1 and path.name != "__init__.py" and len(path.read_text().splitlines()) < 60
+    } == SMALL.keys(), "join it to the module that imports it, or write here why not"
+
+
 def test_the_library_grows_only_on_purpose():
     modules, lines, _ = code_size()
     assert modules.total() == len(LIBRARY)

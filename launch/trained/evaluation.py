@@ -82,15 +82,15 @@ def with_evaluation_settings(
       CallboardError: the agent has no such setting, or its value is out of range.
     """
     if epsilon is not None:
-        if experiment.agent.evaluation_rate() is None:
+        agent: Any = experiment.agent
+        if agent.evaluation_rate() is None:
             raise CallboardError(
-                f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values; "
+                f"{type(agent).__name__} takes no epsilon, which is for agents that learn action values; "
                 "leave it out, or set the mode to sampled"
             )
         if not 0 <= epsilon <= 1:
             raise CallboardError(f"epsilon must lie between 0 and 1, not {epsilon:g}")
-        agent: Any = dataclasses.replace(experiment.agent, evaluation_epsilon=epsilon)
-        experiment = dataclasses.replace(experiment, agent=agent)
+        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
     if seed is not None:
         experiment = dataclasses.replace(experiment, seed=seed)
     if mode is not None:

@@ -12,9 +12,8 @@ from ...data import Nest
 from ..actions.action_bounds import ActionBounds
 from ..actions.legal_actions import mask_illegal
 from ..distributions import Categorical
-from ..heads.heads import MLPHead
+from ..heads.heads import MLPHead, ParallelHeads
 from ..heads.own_heads import NO_OPTIONS, OwnHeads
-from ..heads.parallel_heads import ParallelHeads
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..normalization import RunningNormalizer

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.networks.heads.parallel_heads import ParallelHeads
+from callboard.networks.heads.heads import ParallelHeads
 from callboard.networks.torsos import batch_renormalization
 from callboard.networks.torsos.batch_renormalization import BatchRenormalization, batch_statistics
 from callboard.networks.torsos.dense import Layers, hidden_layers
