@@ -17,7 +17,8 @@ class BonusSettings:
         network distillation, Burda et al. 2018); or icm, the error in predicting features of the next observation, from
         which a network tells the action (intrinsic curiosity module, Pathak et al. 2017).
       weight: factor of the bonus, once it is divided by the running deviation of discounted sums of bonuses.
-      learning_rate: learning rate of the bonus's networks, which Adam trains; it does not decay.
+      learning_rate: learning rate of the bonus's networks, which Adam trains; it does not decay.  A learner that sees
+        each transition a hundred times learns slowly what is no longer new, so that its values can follow the bonus.
       hidden_sizes: hidden layers of those networks.  Those that see images have a torso below, as `network` says.
       features: numbers that are predicted.
       forward_weight: weight of the loss of the prediction with icm, β; that of the network that tells the action has
@@ -26,7 +27,7 @@ class BonusSettings:
 
     name: Literal["none", "rnd", "icm"] = "none"
     weight: PositiveFloat = 0.5
-    learning_rate: PositiveFloat = 3e-4
+    learning_rate: PositiveFloat = 1e-5
     hidden_sizes: tuple[LayerSize, ...] = (128,)
     features: PositiveInt = 64
     forward_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.2
@@ -47,9 +48,11 @@ class OnPolicyBonusSettings(BonusSettings):
     """Settings of the bonus of an agent with a policy gradient, which learns values of the bonus apart.
 
     Attributes:
+      learning_rate: see `BonusSettings`.
       discount: γ of bonuses, below 1.  Their sums do not end with an episode.
     """
 
+    learning_rate: PositiveFloat = 3e-4
     discount: UnitInterval = 0.99
 
     @property

@@ -194,7 +194,7 @@ def goal_rewards(
 
 
 def _kept(value: Any) -> Any:
-    """Returns an info, or a value in it, with copies of what the environment may go on changing."""
+    """Returns an info, or a value in it, with copies of what the environment may change later."""
     if isinstance(value, Mapping):
         return {key: _kept(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

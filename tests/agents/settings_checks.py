@@ -24,13 +24,13 @@ NETWORK: dict[str, Any] = {
 BONUS: dict[str, Any] = {
     "bonus.name": "none",
     "bonus.weight": 0.5,
-    "bonus.learning_rate": 3e-4,
+    "bonus.learning_rate": 1e-5,
     "bonus.hidden_sizes": (128,),
     "bonus.features": 64,
     "bonus.forward_weight": 0.2,
 }
 """Defaults of an exploration bonus."""
-VALUED_BONUS: dict[str, Any] = {**BONUS, "bonus.discount": 0.99}
+VALUED_BONUS: dict[str, Any] = {**BONUS, "bonus.learning_rate": 3e-4, "bonus.discount": 0.99}
 """The same of agents that learn values of bonuses."""
 HEAD: dict[str, Any] = {"network.head": None, "network.head_options": {}, "network.heads_by": None}
 """Defaults of networks with one head."""

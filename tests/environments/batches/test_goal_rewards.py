@@ -94,7 +94,7 @@ def test_there_are_none_without_goals_or_without_the_method(environment):
 
 
 class ChangesInfo(PointGoals):
-    """Its infos hold an array, alone and in a list, that it goes on changing."""
+    """Its infos hold an array, alone and in a list, that it changes at every step."""
 
     def step(self, action):
         observation, *outcome, info = super().step(action)
