@@ -6,7 +6,7 @@ import functools
 import importlib
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +14,9 @@ import cloudpickle
 
 from ..errors import CallboardError, message_of, suggestion
 from ..messages.caller_words import is_by_command
-from .own_modules import is_own
+from .object_origins import MARK, origin_of, owner_of
+from .own_modules import is_own, is_own_file
 
-_MARK = "__callboard_nameable__"
 _LIBRARY = __name__.partition(".")[0]
 _OF_PROGRAM = "__main__:"
 """Beginning of the names of what the program that was started, or a notebook, defines itself."""
@@ -28,6 +28,7 @@ _NETWORKS = tuple((package, name) for package in ("keras", "tensorflow") for nam
 _USABLE_BASES: dict[str, tuple[tuple[str, str], ...]] = {
     "environment": (
         *(("gymnasium", name) for name in ("Env", "VectorEnv")),
+        ("gym", "Env"),
         ("dm_env", "Environment"),
         *(("pettingzoo", name) for name in ("ParallelEnv", "AECEnv")),
         *((_LIBRARY, name) for name in ("BatchedEnvironment", "MultiAgentEnvironment")),
@@ -113,13 +114,8 @@ def _usable_names(kind: str, module: ModuleType) -> list[str]:
     return found
 
 
-def import_module(kind: str, setting: str, module: str) -> ModuleType:
-    """Imports the module that `setting` names.
-
-    Raises:
-      CallboardError: the module, or one that it imports, does not exist, or it belongs to the standard library.  Other
-        errors of the module propagate with their traceback, for its author.
-    """
+def check_module_name(kind: str, setting: str, module: str) -> None:
+    """Raises `CallboardError` for the name of a module from which nothing may be named, before it is imported."""
     if module.endswith(".py"):
         folder, _, file = module.rpartition("/")
         where = f", and start in {folder}" if folder else ""
@@ -132,6 +128,16 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
             f"{kind} {setting!r} is refused: {module!r} is {what}, which contains nothing that a run can use; name a "
             "module of your own"
         )
+
+
+def import_module(kind: str, setting: str, module: str) -> ModuleType:
+    """Imports the module that `setting` names.
+
+    Raises:
+      CallboardError: the module, or one that it imports, does not exist, or it belongs to the standard library.  Other
+        errors of the module propagate with their traceback, for its author.
+    """
+    check_module_name(kind, setting, module)
     try:
         return importlib.import_module(module)
     except SystemExit as error:
@@ -169,15 +175,21 @@ def check_usable(kind: str, setting: str, found: Any) -> None:
     Raises:
       CallboardError: the object is refused.
     """
-    bound = isinstance(found, functools.partial)
-    while isinstance(found, functools.partial):
-        found = found.func
-    owner = _owner(found)
-    if not callable(found) or is_own(owner) or getattr(found, _MARK, False) or _has_usable_base(kind, found):
+    check_origin(kind, setting, origin_of(setting, found))
+
+
+def check_origin(kind: str, setting: str, origin: Mapping[str, Any]) -> None:
+    """Does the same for an object of which only its origin is known, see `object_origins`, as of one in a worker."""
+    owner = origin["owner"]
+
+    def is_own_module(module: str) -> bool:
+        return is_own_file(module, origin["files"][module], origin["installed"])
+
+    if not origin["callable"] or is_own_module(owner) or origin["marked"] or _has_usable_base(kind, origin["classes"]):
         return
     package = owner.partition(".")[0]
     in_standard_library = package in sys.stdlib_module_names
-    if bound and not in_standard_library and is_own(setting.partition(":")[0]):
+    if origin["partial"] and not in_standard_library and is_own_module(setting.partition(":")[0]):
         return
     where = "Python's standard library" if in_standard_library else f"the package {package}"
     raise CallboardError(
@@ -198,7 +210,7 @@ def check_options(kind: str, setting: str, found: Any, options: Any) -> None:
     Raises:
       CallboardError: an option, at any depth, is such a dictionary.
     """
-    if is_own(_owner(found)):
+    if is_own(owner_of(found)):
         return
     inner = options.values() if isinstance(options, Mapping) else options if isinstance(options, list | tuple) else ()
     named = [key for key in _NAMING if isinstance(options, Mapping) and key in options]
@@ -213,26 +225,14 @@ def check_options(kind: str, setting: str, found: Any, options: Any) -> None:
 
 def nameable(found: Any) -> Any:
     """Marks a function or class of an installed package as one that settings may name; a decorator."""
-    setattr(found, _MARK, True)
+    setattr(found, MARK, True)
     return found
 
 
-def _owner(found: Any) -> str:
-    """Returns the name of the module that defines an object, or its class."""
-    instance = getattr(found, "__self__", None)
-    if instance is not None and not isinstance(instance, ModuleType):
-        # A bound method: of the class that defines the method.
-        found = getattr(found, "__func__", type(instance))
-    owner = getattr(found, "__module__", None)
-    return owner if isinstance(owner, str) else type(found).__module__
-
-
-def _has_usable_base(kind: str, found: Any) -> bool:
-    bases = _USABLE_BASES.get(kind, ())
-    classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
-    if any(one.__name__ in _LOADING for one in classes):
+def _has_usable_base(kind: str, classes: Sequence[Sequence[str]]) -> bool:
+    if any(name in _LOADING for _, name in classes):
         return False
-    return any((one.__module__.partition(".")[0], one.__name__) in bases for one in classes)
+    return any((package, name) in _USABLE_BASES.get(kind, ()) for package, name in classes)
 
 
 def pickled_with_program(value: Any) -> bytes:

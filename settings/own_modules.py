@@ -13,12 +13,12 @@ import importlib.metadata
 import multiprocessing.spawn
 import os
 import re
-import site
 import sys
-import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
+
+from .object_origins import is_installed, module_file
 
 _LIBRARY = __name__.partition(".")[0]
 _LOADERS = (
@@ -111,11 +111,6 @@ def searched_directories() -> list[str]:
     return [finder.directory for finder in sys.meta_path if isinstance(finder, WorkingDirectoryFinder)]
 
 
-def is_installed(file: str) -> bool:
-    """Returns whether a file belongs to an installed package, or to Python itself, rather than to a project."""
-    return os.path.abspath(file).startswith(_installed_directories())
-
-
 def is_own(module: str) -> bool:
     """Returns whether an imported module belongs to the user's project.
 
@@ -124,12 +119,17 @@ def is_own(module: str) -> bool:
     programs, and its functions remove directories.  What lies beside the metadata of its distribution is installed,
     wherever that is: `pip install --target` and the modules of clusters put libraries into directories of PYTHONPATH.
     """
-    found = sys.modules.get(module) or sys.modules.get(module.partition(".")[0])
-    return is_own_file(module, getattr(found, "__file__", None))
+    return is_own_file(module, module_file(module))
 
 
-def is_own_file(module: str, file: str | None) -> bool:
-    """Returns whether a module with this file, which need not be imported yet, belongs to the user's project."""
+def is_own_file(module: str, file: str | None, installed: Sequence[str] = ()) -> bool:
+    """Returns whether a module with this file, which need not be imported yet, belongs to the user's project.
+
+    Args:
+      module: name of the module.
+      file: its file.
+      installed: directories of packages that another interpreter has.
+    """
     top = module.partition(".")[0]
     if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
         return False
@@ -139,7 +139,7 @@ def is_own_file(module: str, file: str | None) -> bool:
     place = os.path.dirname(file)
     for _ in range(module.count(".") + os.path.basename(file).startswith("__init__.")):
         place = os.path.dirname(place)
-    if is_installed(file) or _lies_with_its_distribution(top, place):
+    if is_installed(file) or file.startswith(tuple(installed)) or _lies_with_its_distribution(top, place):
         return _depends_on_callboard(top)
     return not _is_of_repository(file)
 
@@ -161,14 +161,6 @@ def _importer(frame: FrameType | None) -> FrameType | None:
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib":
         frame = frame.f_back
     return frame
-
-
-@functools.cache
-def _installed_directories() -> tuple[str, ...]:
-    paths: list[Any] = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
-    # The prefix is where scripts and data are; a project may be in it.
-    prefixes = {sys.prefix, sys.base_prefix, sysconfig.get_path("data")}
-    return tuple(os.path.join(path, "") for path in sorted({*paths} - prefixes))
 
 
 @functools.cache

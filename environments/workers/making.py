@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fcntl
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -21,13 +22,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.imports_elsewhere import import_elsewhere
+from ...settings.object_origins import origin_of
 from .exchange import SLOTS, Channel, Exchange, for_json
 from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
 
+_ADAPTED = ("ale", "envpool", "gymnasium", "pettingzoo")
+"""What before a colon is no module."""
 _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
 """`F_SETSIG` of Linux, which Python 3.9 does not name."""
+_FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "classic", "sisl")}, "mpe": "mpe2"}
 _LIMIT = "max_episode_steps"
 _NO_LIMIT = 2**31 - 1
 """A limit that no episode reaches, for what does not know -1; it may be counted in int32."""
@@ -41,14 +46,55 @@ class EnvConfig(dict):
     vector_index: int
 
 
-def _imported(module: str, package: str = "", own: bool = False) -> Any:
-    """Imports a module, which may be the user's own; refuses if it, or what it imports, is not there."""
+def _imported(module: str, package: str = "", is_named: bool = False) -> Any:
+    """Imports a module; refuses if it, or what it imports, cannot be.
+
+    Args:
+      module: its name.
+      package: the package that has it, by default the one of its name.
+      is_named: whether a setting names the module, which may be the user's own.
+    """
     try:
         return importlib.import_module(module)
-    except ImportError as error:
-        if own and module.startswith(error.name or "?"):
-            raise Refused("no_module", module=error.name) from error
-        raise Refused("missing", package=package or error.name or module, reason=_message(error)) from error
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if is_named and missing and f"{module}.".startswith(f"{missing}."):
+            raise Refused("no_module", module=missing) from error
+        if missing and "." not in missing:
+            raise Refused("missing", package=package or missing, reason=_message(error)) from error
+        raise Refused("no_import", reason=_message(error)) from error
+    except ImportError as error:  # Something is there, and fails.
+        raise Refused("no_import", reason=_message(error)) from error
+
+
+def _named(name: str, paths: Sequence[str]) -> Any:
+    """Returns what a setting names as `package.module:name`; None if the module has no such object.
+
+    Args:
+      name: the setting.
+      paths: where the user's own modules are.  Python searches them once a setting has named one of these modules.
+    """
+    module, _, path = name.partition(":")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise Refused("no_module", module=module)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("gymnasium")  # Before directories that may hold a module of this name.
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        sys.path += [path for path in paths if path not in sys.path]
+        importlib.invalidate_caches()
+    found = _imported(module, is_named=True)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def named_origins(request: Mapping[str, Any]) -> list[Any]:
+    """Returns what settings name as `package.module:name`: the kind, the name, and the origin of each object."""
+    module, _, path = request["env"].partition(":")
+    named = [("environment", request["env"])] if path and module not in _ADAPTED else []
+    named += [("wrapper", name) for name, _ in request["wrappers"] if ":" in name]
+    objects = [(kind, name, _named(name, request["paths"])) for kind, name in named]
+    return [(kind, name, origin_of(name, found)) for kind, name, found in objects if found is not None]
 
 
 def _keywords(create: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -78,25 +124,34 @@ def make_requested(request: Mapping[str, Any]) -> Any:
             return None
         return Vector(vector.AtariVectorEnv(rest, count, **options), own_seeds=True, array_of_seeds=True)
     if module == "pettingzoo":
-        family, _, part = rest.partition(".")
-        package = "mpe2" if family == "mpe" else "pettingzoo"
-        _imported(package)
-        found = _imported(f"{'mpe2' if family == 'mpe' else f'pettingzoo.{family}'}.{part}")
+        found = _pettingzoo(rest)
         create = getattr(found, "parallel_env", None)
         if create is None:
             raise Refused("turns")
         _check_options(options, *_keywords(getattr(found, "raw_env", create)))
         return None if request["check"] else Agents(create(**options))
     if module != "gymnasium" and rest:
-        with contextlib.suppress(ImportError):
-            importlib.import_module("gymnasium")  # Before directories that may hold a module of this name.
-        sys.path += [path for path in request["paths"] if path not in sys.path]
-        create = _imported(module, own=True)
-        for part in rest.split("."):
-            create = getattr(create, part, None)
+        create = _named(name, request["paths"])
         if create is not None:
             return _from_factory(create, options, request)
     return _registered(name if module != "gymnasium" else rest, options, request)
+
+
+def _pettingzoo(name: str) -> Any:
+    """Imports the module of an environment of PettingZoo, which `FAMILY.NAME` names."""
+    family = name.partition(".")[0]
+    _imported("mpe2" if family == "mpe" else "pettingzoo")
+    modules: dict[str, str] = {}
+    for known, package in _FAMILIES.items():
+        spec = None
+        with contextlib.suppress(ImportError):
+            spec = importlib.util.find_spec(package)
+        for place in (spec and spec.submodule_search_locations) or ():
+            files = [file[:-3] for file in os.listdir(place) if re.fullmatch(r"\w+_v\d+\.py", file)]
+            modules.update({f"{known}.{file}": f"{package}.{file}" for file in files})
+    if name not in modules:
+        raise Refused("unknown_environment", known=sorted(modules))
+    return _imported(modules[name])
 
 
 def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
@@ -151,10 +206,17 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     short = id.rpartition(":")[2]
     _read_limit(options)
     gymnasium = sys.modules.get("gymnasium")
-    if gym is not None and short in _ids(gym) and (id.startswith("gym:") or short not in _ids(gymnasium)):
+    if gym is not None and (id.startswith("gym:") or (short in _ids(gym) and short not in _ids(gymnasium))):
+        if short not in _ids(gym):
+            raise Refused("unknown_environment", known=_ids(gym))
+        named, takes_others = _keywords(_creator(gym.spec(short).entry_point))
+        _check_options(options, [*named, *_keywords(gym.make)[0][1:]], takes_others)
         return None if request["check"] else _singles(lambda index: gym.make(short, **options), request)
     gymnasium = _imported("gymnasium")
     vectorized = options.pop("vectorized", "auto")
+    if not (isinstance(vectorized, bool) or vectorized == "auto"):
+        reason = f"'vectorized' is {vectorized!r}, it must be true, false or 'auto'"
+        raise Refused("cannot_make", reason=reason)
     if short.startswith("ALE/"):
         with contextlib.suppress(ImportError):
             importlib.import_module("ale_py")  # Registers them.
@@ -162,7 +224,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
         spec = gymnasium.spec(short)
     except gymnasium.error.Error:
         raise Refused("unknown_environment", known=_ids(gymnasium)) from None
-    creator = _creator(gymnasium, spec.entry_point)
+    creator = _creator(spec.entry_point)
     named, takes_others = _keywords(creator)
     if vectorized is not True:
         _check_options(options, [*named, _LIMIT, "vectorized", "disable_env_checker"], takes_others)
@@ -184,7 +246,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     if vectorized is True or (
         vectorized == "auto" and entry is not None and not request["singles"] and not spec.additional_wrappers
     ):
-        named, takes_others = _keywords(_creator(gymnasium, entry))
+        named, takes_others = _keywords(_creator(entry))
         given = _vector_options(spec, options, named)
         missing = [key for key in given if key not in named]
         # What takes any options may pass them on to single environments, of which none takes the limit.
@@ -234,7 +296,7 @@ def _ids(gym: Any) -> list[str]:
     return list(getattr(registry, "env_specs", registry))
 
 
-def _creator(gymnasium: Any, entry: Any) -> Callable[..., Any]:
+def _creator(entry: Any) -> Callable[..., Any]:
     if callable(entry):
         return entry
     module, _, attribute = entry.partition(":")
@@ -298,14 +360,8 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
         if name == "OldGym":
             environment = old_gym(environment)
             continue
-        wrappers = _imported("gymnasium.wrappers", "gymnasium")
-        module, _, path = name.partition(":")
-        kind = getattr(_imported(module), path, None) if path else getattr(wrappers, name, None)
-        if kind is None:
-            raise Refused("unknown_wrapper", name=name, known=[one for one in wrappers.__all__ if one != "vector"])
-        rewards = [getattr(wrappers, one, None) for one in ("NormalizeReward", "RewardWrapper")]
-        rewards.append(sys.modules["gymnasium"].RewardWrapper)
-        if request["true_scores"] and issubclass(kind, tuple(one for one in rewards if one is not None)):
+        kind = _wrapper(name, request["paths"])
+        if request["true_scores"] and issubclass(kind, _reward_wrappers()):
             continue
         try:
             environment = kind(environment, **arguments)
@@ -314,6 +370,35 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
     if not all(hasattr(environment, name) for name in ("reset", "step")):
         raise Refused("wrong_kind", type=type(environment).__name__)
     return environment
+
+
+def _wrapper(name: str, paths: Sequence[str]) -> Any:
+    """Returns the wrapper of Gymnasium that a setting names."""
+    wrappers = _imported("gymnasium.wrappers", "gymnasium")
+    known = [one for one in wrappers.__all__ if one != "vector"]
+    try:
+        kind = _named(name, paths) if ":" in name else getattr(wrappers, name) if name in known else None
+    except ImportError as error:
+        raise Refused("cannot_wrap", name=name, reason=_message(error)) from error
+    if kind is None:
+        raise Refused("unknown_wrapper", name=name, known=known)
+    if not (isinstance(kind, type) and issubclass(kind, sys.modules["gymnasium"].Wrapper)):
+        raise Refused("no_wrapper", name=name)
+    return kind
+
+
+def _check_wrappers(request: Mapping[str, Any]) -> None:
+    for name, arguments in request["wrappers"]:
+        if name != "OldGym":
+            try:
+                inspect.signature(_wrapper(name, request["paths"])).bind(None, **arguments)
+            except TypeError as error:
+                raise Refused("wrapper_arguments", name=name, reason=_message(error)) from error
+
+
+def _reward_wrappers() -> tuple[Any, ...]:
+    gymnasium = sys.modules["gymnasium"]
+    return tuple(filter(None, (gymnasium.RewardWrapper, getattr(gymnasium.wrappers, "NormalizeReward", None))))
 
 
 def _about(made: Any) -> dict[str, Any]:
@@ -391,6 +476,10 @@ class _Server:
 
     def answer(self, request: Mapping[str, Any]) -> tuple[Any, bytes]:
         kind = request["do"]
+        if kind == "find":
+            origins = named_origins(request)
+            _check_wrappers(request)
+            return {"origins": origins}, b""
         if kind in ("make", "check"):
             self._made = make_requested({**request, "check": kind == "check"})
             if self._made is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ...settings.named_objects import check_module_name
 from ...settings.setting_types import shown
 from ..adapters.atari import AtariBatch, AtariOptions
 from ..adapters.envpool import with_open_bounds
@@ -25,6 +26,7 @@ from .worker_process import WorkerProcess
 
 TRUE_SCORES = "env_true_scores"
 """Option of an environment in a worker: whether wrappers that change rewards are left out."""
+_OF_PROGRAM = "__main__:"
 _ATARI, _ENVPOOL = "ale/", "envpool:"
 _OURS = re.compile(r"(procgen:|dm_control:|bsuite:|external:|recorded:|minatar/|MiniGrid-|BabyAI-)", re.IGNORECASE)
 """Names of environments whose adapters are Callboard's own."""
@@ -138,13 +140,18 @@ class _Request:
         self._python, self._true_scores = own.pop(PYTHON), own.pop(TRUE_SCORES, False)
         if own.pop(PROCESSES, False):
             raise CallboardError(f"{PROCESSES} and {PYTHON} exclude each other: leave one out")
-        if not isinstance(name, str) or name.startswith("__main__:") or "<" in name:
+        wrappers = [one if isinstance(one, dict) else {NAME: one} for one in wrapper_settings(own.pop(WRAPPERS, ()))]
+        if any(one[NAME].startswith(_OF_PROGRAM) for one in wrappers):
+            raise CallboardError(
+                f"env_wrappers: a class of this program is named, which the worker of {PYTHON} does not run: put it into "
+                "a module"
+            )
+        if not isinstance(name, str) or name.startswith(_OF_PROGRAM) or "<" in name:
             raise CallboardError(
                 f"environment {self.name!r} is defined by this program, which the worker of {PYTHON} does not run: put "
                 "it into a module, and name it as 'package.module:factory'"
             )
-        ours = _OURS.match(name)
-        if ours:
+        if _OURS.match(name):
             raise CallboardError(
                 f"environment {name!r} is made by Callboard itself, under its own interpreter: leave {PYTHON} out, or "
                 "name what the other one has, as 'gymnasium:ID' or 'package.module:factory'"
@@ -155,11 +162,15 @@ class _Request:
             raise CallboardError(f"unknown environment {name!r}; give an id of ale-py, such as 'ALE/Breakout-v5'")
         self.game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found[1]).lower() if found else ""
         self.mask: dict[str, Any] | None = None
-        wrappers = [one if isinstance(one, dict) else {NAME: one} for one in wrapper_settings(own.pop(WRAPPERS, ()))]
         self._wrappers: list[Any] = [[one[NAME], {key: one[key] for key in one if key != NAME}] for one in wrappers]
         self._singles = bool(wrappers)
         if self._wrappers and self._wrappers[-1][0] == _MASKS:
             self.mask = self._wrappers.pop()[1]
+        named = [("environment", name), *(("wrapper", wrapper) for wrapper, _ in self._wrappers)]
+        for kind, setting in named:
+            module, colon, _ = setting.partition(":")
+            if colon and module not in ("envpool", "gymnasium", "pettingzoo"):
+                check_module_name(kind, setting, module)
         for wrapper, _ in self._wrappers:
             if wrapper in ("FixedSizeObservations", _MASKS):
                 raise CallboardError(

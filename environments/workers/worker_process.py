@@ -1,7 +1,7 @@
 """A worker process, and requests to it.
 
 The process has nothing of this library: an interpreter reads its program from its standard input, one text that
-consists of the modules `imports_elsewhere`, `exchange`, `stepping` and `making`.  It has a session of its own, and
+consists of the modules in `_MODULES`.  It has a session of its own, and
 Linux kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so
 nothing else is left either.
 """
@@ -18,16 +18,34 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import CallboardError
+from ...errors import CallboardError, suggestion
+from ...settings.named_objects import check_origin
 from ...settings.own_modules import searched_directories
 from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
 from .interpreters import SAME, Interpreter
 
-_MODULES = ("../../runtime/imports_elsewhere", "../adapters/waiting", "exchange", "stepping", "making")
+_MODULES = (
+    "../../runtime/imports_elsewhere",
+    "../../settings/object_origins",
+    "../adapters/waiting",
+    "exchange",
+    "stepping",
+    "making",
+)
 _END_SECONDS = 10.0
-_DISTRIBUTIONS = {"ale_py": "ale-py", "Box2D": "gymnasium[box2d]", "mujoco": "gymnasium[mujoco]", "mpe2": "mpe2"}
-"""Packages that provide a module of another name."""
+_REQUIREMENTS = {
+    "Box2D": "gymnasium[box2d]",
+    "PIL": "pillow",
+    "ale_py": "ale-py",
+    "cv2": "opencv-python",
+    "mujoco": "gymnasium[mujoco]",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    **{name: name for name in ("envpool", "gym", "gymnasium", "minigrid", "mpe2", "pettingzoo", "shimmy")},
+}
+"""What installs modules of libraries of environments, and of packages with another name."""
 
 
 class WorkerTraceback(Exception):
@@ -130,8 +148,15 @@ class WorkerProcess:
         return answer, payload
 
     def make(self, do: str, env: str, **details: Any) -> dict[str, Any]:
-        """Makes the environments, or only looks for them (`check`), and returns what they are."""
-        return self.request(do, env=env, paths=searched_directories(), **details)[0]
+        """Makes the environments, or only looks for them (`check`), and returns what they are.
+
+        Raises:
+          CallboardError: as in `request`; or a setting must not name an object there, see `check_usable`.
+        """
+        details.update(env=env, paths=searched_directories())
+        for kind, setting, origin in self.request("find", **details)[0]["origins"]:
+            check_origin(kind, setting, origin)
+        return self.request(do, **details)[0]
 
     def close(self) -> None:
         """Ends the process, and what it has started.  A second call does nothing."""
@@ -171,16 +196,31 @@ class WorkerProcess:
 
     def _missing(self, error: Mapping[str, Any]) -> CallboardError:
         package = error["package"]
-        requirement = _DISTRIBUTIONS.get(package, package) or "what it needs"
+        requirement = _REQUIREMENTS.get(package, package) or "what it needs"
         return CallboardError(
             f"environment {self.name!r} needs the package {package!r} under {self.interpreter.text} "
             f"({' '.join(error['reason'].split())}): {self.interpreter.install_command(requirement)}"
         )
 
     def _unknown(self, error: Mapping[str, Any]) -> CallboardError:
-        beginning = "envpool:" if self.name.startswith("envpool:") else ""
+        library, colon, _ = self.name.partition(":")
+        beginning = library + colon if library in ("envpool", "gym", "pettingzoo") else ""
         otherwise = f"{self.interpreter.text} has no such id: give one of its Gymnasium, or 'package.module:factory'"
+        if library == "pettingzoo":
+            families = sorted({name.partition(".")[0] for name in error["known"]})
+            otherwise = f"the families under {self.interpreter.text} are {', '.join(families)}"
         return unknown_environment(self.name, error["known"], otherwise, beginning)
+
+    def _unknown_wrapper(self, error: Mapping[str, Any]) -> CallboardError:
+        otherwise = "name one of its gymnasium.wrappers or package.module:Class"
+        hint = suggestion(error["name"], error["known"], otherwise)
+        return CallboardError(f"env_wrappers: {self.interpreter.text} has no wrapper {error['name']!r}; {hint}")
+
+    def _no_module(self, error: Mapping[str, Any]) -> CallboardError:
+        requirement = _REQUIREMENTS.get(error["module"])
+        install = self.interpreter.install_command(requirement or "PACKAGE")
+        own = "" if requirement else "start in its directory, or install the package that has it there: "
+        return self._says(f"needs {error['module']!r}, which {self.interpreter.text} does not find: {own}{install}")
 
     def _says(self, text: str) -> CallboardError:
         return CallboardError(f"environment {self.name!r} {text}")
@@ -196,9 +236,9 @@ class Refusal(Exception):
 
 _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] = {
     "missing": WorkerProcess._missing,
-    "no_module": lambda worker, error: worker._says(
-        f"cannot be made: {worker.interpreter.text} finds no module {error['module']!r}: start in its directory, or "
-        "install it there"
+    "no_module": WorkerProcess._no_module,
+    "no_import": lambda worker, error: worker._says(
+        f"cannot be imported under {worker.interpreter.text}: {' '.join(error['reason'].split())}"
     ),
     "unknown_environment": WorkerProcess._unknown,
     "unknown_option": lambda worker, error: unknown_option(worker.name, error["option"], error["taken"]),
@@ -207,9 +247,13 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
     "cannot_wrap": lambda worker, error: CallboardError(
         f"env_wrappers: {error['name']!r} cannot wrap the environment: {error['reason']}"
     ),
-    "unknown_wrapper": lambda worker, error: CallboardError(
-        f"env_wrappers: {worker.interpreter.text} has no wrapper {error['name']!r}; name one of its gymnasium.wrappers "
-        "or package.module:Class"
+    "unknown_wrapper": WorkerProcess._unknown_wrapper,
+    "no_wrapper": lambda worker, error: CallboardError(
+        f"env_wrappers: {error['name']!r} is not a subclass of gymnasium.Wrapper"
+    ),
+    "wrapper_arguments": lambda worker, error: CallboardError(
+        f"env_wrappers: {error['name']!r}: {error['reason']}; write [{{name: {error['name']}, argument: value}}] to "
+        "give arguments"
     ),
     "no_vector": lambda worker, error: worker._says("has no vector form of its own: leave 'vectorized' out"),
     "no_vector_option": lambda worker, error: worker._says(

@@ -178,3 +178,16 @@ def dm_walk(seed):
             return {"turn": self._turn}
 
     return DmWalk()
+
+
+def imports_pickle5():
+    """Looks for a module that is not installed, as libraries do."""
+    try:
+        import pickle5  # noqa: F401
+    except ImportError:
+        return next_step(1)
+    raise SystemError("a file of the working directory took its place")
+
+
+class Nothing:
+    """No environment."""

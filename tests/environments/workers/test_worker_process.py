@@ -9,6 +9,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+import worker_cases
 
 from callboard import environments
 from callboard.environments.workers import worker_process
@@ -16,6 +17,7 @@ from callboard.environments.workers.worker_process import WorkerEnded
 from callboard.runtime.deadlines import wait_until
 
 SAME = {"env_python": "same"}
+CASES = os.path.dirname(worker_cases.__file__)
 
 
 def gone(pid):
@@ -38,6 +40,7 @@ def test_nothing_is_left_when_the_user_of_a_worker_is_killed(tmp_path):
     """Neither the worker, which hangs here, nor a process that it has started."""
     code = (
         f"import sys, numpy as np; sys.path[:] = {sys.path!r}; from callboard import environments\n"
+        f"from callboard.settings import own_modules; own_modules.search_working_directory({CASES!r})\n"
         "batch = environments.make('worker_cases:forks', 2, [1, 2], {'env_python': 'same'})\n"
         "batch.reset(); print('made', flush=True); import time; time.sleep(1000)"
     )
