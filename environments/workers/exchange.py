@@ -64,6 +64,16 @@ class Channel:
         text = self._read(text_size)
         return json.loads(text), (self._read(payload_size) if payload_size else b"")
 
+    def poll(self, seconds: float) -> bool:
+        """Waits for a message, or for the end of the other side; returns whether there is one."""
+        return bool(self._poll.poll(seconds * 1000))
+
+    def close(self) -> None:
+        """Closes both pipes."""
+        for descriptor in (self.reads, self.writes):
+            os.close(descriptor)
+        self.reads = self.writes = -1
+
     def _read(self, size: int) -> bytes:
         read = os.read(self.reads, size)
         if len(read) == size:

@@ -95,11 +95,21 @@ def find_interpreter(setting: str) -> Interpreter:
     return found
 
 
+def worker_command(interpreter: Interpreter, code: str, *arguments: str) -> list[str]:
+    """Returns the command line of an interpreter that runs `code`, and does not search the working directory."""
+    return _command(interpreter.setting, interpreter.executable, code, *arguments)
+
+
+def _command(setting: str, executable: str, code: str, *arguments: str) -> list[str]:
+    path = repr(sys.path) if setting == SAME else "[part for part in sys.path if part]"
+    return [executable, "-c", f"import sys; sys.path[:] = {path}\n{code}", *arguments]
+
+
 @functools.cache
 def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
     try:
         done = subprocess.run(
-            [executable, "-I", "-c", _PROBE],
+            _command(setting, executable, _PROBE),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import signal
-import site
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -428,7 +427,7 @@ def _error(error: BaseException) -> dict[str, Any]:
         found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
         return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != "<stdin>"] or frames
+    own = [frame for frame in frames if frame.filename != "<worker>"] or frames
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     return {
         "kind": "raised",
@@ -453,6 +452,20 @@ def _end_with(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, _SET_SIGNAL, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _spawn_on_this_path() -> None:
+    """Lets interpreters that `multiprocessing` starts search what this one does, and not the working directory."""
+    from multiprocessing import util
+
+    spawn: Any = util.spawnv_passfds
+
+    def start(path: Any, arguments: Any, descriptors: Any) -> Any:
+        code = list(arguments).index("-c") + 1
+        on_this_path = f"import sys; sys.path[:] = {sys.path!r}; {arguments[code]}"
+        return spawn(path, [*arguments[:code], on_this_path, *arguments[code + 1 :]], descriptors)
+
+    util.spawnv_passfds = start
 
 
 class _Server:
@@ -530,10 +543,13 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
         # Linux shares processors among sessions first: niceness is that of this session as a whole.
         with open("/proc/self/autogroup", "w") as file:
             file.write(str(os.nice(0)))
-    if sys.prefix == sys.base_prefix and site.ENABLE_USER_SITE is False:
-        site.addsitedir(site.getusersitepackages())
     import_elsewhere()
+    _spawn_on_this_path()
     channel, server = Channel(reads, writes), _Server(memory)
+    # Processes that are started must not keep the pipes open: their other end learns by them that this process ended.
+    os.register_at_fork(after_in_child=channel.close)
+    for descriptor in (reads, writes, memory):
+        os.set_inheritable(descriptor, False)
     while True:
         try:
             request, _ = channel.receive()

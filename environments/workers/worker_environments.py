@@ -143,8 +143,8 @@ class _Request:
         wrappers = [one if isinstance(one, dict) else {NAME: one} for one in wrapper_settings(own.pop(WRAPPERS, ()))]
         if any(one[NAME].startswith(_OF_PROGRAM) for one in wrappers):
             raise CallboardError(
-                f"env_wrappers: a class of this program is named, which the worker of {PYTHON} does not run: put it into "
-                "a module"
+                f"env_wrappers: a class is defined by this program, which the worker of {PYTHON} does not run: put it "
+                "into a module"
             )
         if not isinstance(name, str) or name.startswith(_OF_PROGRAM) or "<" in name:
             raise CallboardError(

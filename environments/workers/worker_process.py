@@ -1,7 +1,8 @@
 """A worker process, and requests to it.
 
 The process has nothing of this library: an interpreter reads its program from its standard input, one text that
-consists of the modules in `_MODULES`.  It has a session of its own, and
+consists of the modules in `_MODULES`.  Variables of the environment and flags are those of the user, but the working
+directory, which may belong to somebody else, is not searched.  It has a session of its own, and
 Linux kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so
 nothing else is left either.
 """
@@ -11,10 +12,9 @@ import functools
 import os
 import pathlib
 import re
-import select
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,7 +23,7 @@ from ...settings.named_objects import check_origin
 from ...settings.own_modules import searched_directories
 from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
-from .interpreters import SAME, Interpreter
+from .interpreters import Interpreter, worker_command
 
 _MODULES = (
     "../../runtime/imports_elsewhere",
@@ -33,7 +33,10 @@ _MODULES = (
     "stepping",
     "making",
 )
+_PROGRAM_IN_STDIN = "exec(compile(sys.stdin.buffer.read(), '<worker>', 'exec'))"
 _END_SECONDS = 10.0
+_EXIT_SECONDS = 2.0
+"""Time that a process has to end by itself, and after it those that it has started, such as a resource tracker."""
 _REQUIREMENTS = {
     "Box2D": "gymnasium[box2d]",
     "PIL": "pillow",
@@ -101,7 +104,7 @@ class WorkerProcess:
         self._channel = Channel(our_reads, ours)
         try:
             self._process = subprocess.Popen(
-                [interpreter.executable, "-I", "-", *map(str, given)],
+                worker_command(interpreter, _PROGRAM_IN_STDIN, *map(str, given)),
                 stdin=subprocess.PIPE,
                 pass_fds=given,
                 start_new_session=True,
@@ -111,7 +114,7 @@ class WorkerProcess:
                 os.close(descriptor)
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(_program(interpreter.setting == SAME).encode())
+            stdin.write(_program().encode())
         self._is_closed = False
 
     @property
@@ -165,13 +168,24 @@ class WorkerProcess:
         self._is_closed = True
         with contextlib.suppress(EOFError, OSError):
             self._channel.send({"do": "close"})
-            if select.select([self._channel.reads], [], [], _END_SECONDS)[0]:
+            if self._channel.poll(_END_SECONDS):
                 self._channel.receive()
+                self._let_end()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for descriptor in (self._channel.reads, self._channel.writes, self._lifeline, self.memory):
+        self._channel.close()
+        for descriptor in (self._lifeline, self.memory):
             os.close(descriptor)
+
+    def _let_end(self) -> None:
+        """Gives the process time to end, with what it has registered for its end, and then those in its session."""
+        with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            self._process.wait(_EXIT_SECONDS)
+            latest = time.monotonic() + _EXIT_SECONDS
+            while time.monotonic() < latest:
+                os.killpg(self._process.pid, 0)
+                time.sleep(0.01)
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
@@ -282,14 +296,9 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
 
 
 @functools.cache
-def _program(on_this_path: bool) -> str:
-    """Returns the program of a worker, one text.
-
-    Args:
-      on_this_path: whether its modules are searched where this process searches them.
-    """
+def _program() -> str:
+    """Returns the program of a worker, one text."""
     folder = pathlib.Path(__file__).parent
     texts = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in _MODULES]
     joined = re.sub(r"^from (\.|__future__).*$", "", "\n".join(texts), flags=re.MULTILINE)
-    path = f"import sys; sys.path[:] = {sys.path!r}" if on_this_path else ""
-    return f"from __future__ import annotations\n{path}\n{joined}"
+    return f"from __future__ import annotations\n{joined}"

@@ -1,5 +1,6 @@
 """Environments that tests make in worker processes; this module imports nothing of Callboard."""
 
+import atexit
 import os
 import signal
 import sys
@@ -7,7 +8,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 
 class Walk(gymnasium.Env):
@@ -48,7 +49,9 @@ class Walk(gymnasium.Env):
             raise ValueError("lost the way")
         if self._wrong == "exit":
             sys.exit(3)
-        if self._wrong == "crash":
+        if self._wrong == "fork and crash" and os.fork() == 0:
+            time.sleep(1000)
+        if "crash" in self._wrong:
             os.kill(os.getpid(), signal.SIGSEGV)
         if self._wrong == "hang":
             time.sleep(1000)
@@ -191,3 +194,17 @@ def imports_pickle5():
 
 class Nothing:
     """No environment."""
+
+
+def started(batch_size):
+    """Looks at how its process was started, and writes a file when it ends."""
+    assert sys.flags.hash_randomization == 0 and not hasattr(sys.modules["__main__"], "__file__")
+    assert "" not in sys.path and os.getcwd() not in sys.path
+    reads, writes, _, memory = map(int, sys.argv[1:5])
+    assert not any(map(os.get_inheritable, (reads, writes, memory)))
+    atexit.register(lambda: open(os.environ["WORKER_TEST_FILE"], "w").close())
+    return next_step(batch_size)
+
+
+def processes(num_envs, context):
+    return AsyncVectorEnv([Masked] * num_envs, context=context)

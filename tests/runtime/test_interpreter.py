@@ -18,13 +18,13 @@ from callboard.runtime.interpreter import callboard_command, python_command, spa
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHOWN = {"runtime/interpreter.py", "messages/install_commands.py", "environments/workers/interpreters.py"}
-"""Modules that may name `sys.executable`: the one that starts it, one that only shows it, and one for `python -I`."""
+"""Modules that may name `sys.executable`: the one that starts it, one that shows it, and one for other interpreters."""
 STARTERS = {"system", "popen", "fork_exec", "spawnv_passfds", "create_subprocess_exec", "create_subprocess_shell"}
 NAMES = re.compile(r"sys\.executable|from sys import|subprocess|os\.exec|spawn|forkserver|" + "|".join(STARTERS))
 """One of these is in every module that starts an interpreter; to look at the calls of all takes seconds."""
 PLAIN = {
     "launch/processes/temporary_files.py": "/bin/sh",
-    "environments/workers/worker_process.py": "python -I, which searches no working directory",
+    "environments/workers/worker_process.py": "worker_command, which searches no working directory",
     "launch/launchers/hosts/ssh_tunnels.py": "ssh, and python_command",
     "benchmarks/results.py": "git",
     "benchmarks/peers/program.py": "interpreters of other libraries, in a directory of its own",

@@ -12,7 +12,7 @@ from played_batches import played
 
 from callboard import environments
 from callboard.environments.workers import interpreters
-from callboard.environments.workers.interpreters import find_interpreter
+from callboard.environments.workers.interpreters import Interpreter, find_interpreter, worker_command
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
@@ -67,6 +67,17 @@ def test_the_program_that_a_recipe_names_is_started(tmp_path):
     with pytest.raises(CallboardError, match="^env_python: .* is no Python 3 that starts"):
         check_experiment(parse_experiment(None, read_recipe(str(tmp_path / "recipe.yaml")), []))
     assert (tmp_path / "started").exists()
+
+
+def test_interpreters_keep_the_variables_of_the_user_and_do_not_search_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemError('executed')")
+    (tmp_path / "library").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    other = Interpreter(sys.executable, sys.executable, (3, 10), True, {})
+    code = f"import json; assert {str(tmp_path / 'library')!r} in sys.path and not sys.flags.hash_randomization"
+    subprocess.run(worker_command(other, code), check=True)
 
 
 def test_uv_makes_an_environment_once(tmp_path, monkeypatch, capsys):

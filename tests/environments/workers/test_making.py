@@ -15,7 +15,7 @@ SAME = {"env_python": "same"}
 
 
 def test_the_program_needs_numpy_alone_and_is_of_python_3_9():
-    tree = ast.parse(_program(False), feature_version=(3, 9))
+    tree = ast.parse(_program(), feature_version=(3, 9))
     imported = set()
     for node in tree.body + [inner for inner in ast.walk(tree) if isinstance(inner, ast.Try)]:
         if isinstance(node, ast.Import):

@@ -1,6 +1,7 @@
 """Workers end with what uses them, and nothing of them is left."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -78,3 +79,42 @@ def test_descriptors_are_closed():
     for _ in range(2):
         environments.make("CartPole-v1", 1, [1], SAME).close()
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_worker_is_seen_to_end_while_a_process_that_it_has_forked_lives():
+    batch = environments.make("worker_cases:Walk", 1, [1], {**SAME, "wrong": "fork and crash"})
+    batch.reset()
+    begun = time.monotonic()
+    with pytest.raises(WorkerEnded, match=r"crashes its worker \(SIGSEGV\)"):
+        for _ in range(3):
+            batch.step(np.zeros(1, np.int32))
+    batch.close()
+    assert time.monotonic() - begun < 30
+
+
+def test_a_worker_starts_like_a_program_of_the_user_and_ends_like_one(tmp_path, monkeypatch):
+    """Also where the pipes have numbers that `select` does not take."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2000, limits[0]), limits[1]))
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    monkeypatch.setenv("WORKER_TEST_FILE", str(tmp_path / "ended"))
+    monkeypatch.chdir(tmp_path)
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    try:
+        batch = environments.make("worker_cases:started", 1, [1], SAME)
+        assert batch.environments[0].worker._channel.reads > 1024
+        batch.close()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["spawn", "forkserver", "fork"])
+def test_workers_start_processes_in_each_way(context):
+    batch = environments.make("worker_cases:processes", 2, [1, 2], {**SAME, "context": context})
+    batch.reset()
+    batch.step(np.zeros(2, np.int64))
+    batch.close()
