@@ -16,7 +16,7 @@ from .adapters.gymnasium_checks import autoreset_mode, check_has, checked_reset,
 from .adapters.gymnasium_wrappers import NamedWrapper
 from .adapters.single_environments import Singles, refuse_singles
 from .batches import encoding
-from .batches.infos import Info, final_info_rows, info_rows
+from .batches.infos import Info, RowInfos, final_info_rows, info_rows
 from .batches.spaces import action_encoding
 
 _REST = "observation"
@@ -100,6 +100,8 @@ class VectorMaskFromInfo(VectorWrapper):
         return with_mask(observations, masks), rewards, terminations, truncations, self._with_final_masks(info)
 
     def _rows(self, info: Info) -> list[dict[str, Any]]:
+        if isinstance(info, RowInfos):
+            return info_rows(info, self.num_envs)
         own = {key: info[key] for key in (self._key, f"_{self._key}") if key in info}
         parts = own.get(self._key)
         if isinstance(parts, tuple) and all(len(part) == self.num_envs for part in tree.flatten(parts)):

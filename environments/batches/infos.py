@@ -33,6 +33,21 @@ def no_infos(batch_size: int) -> list[Info]:
     return [NO_INFO] * batch_size
 
 
+class RowInfos(dict[str, Any]):
+    """The info of a vector environment that knows the infos of its environments, which may have any keys.
+
+    Args:
+      rows: one per environment.
+    """
+
+    def __init__(self, rows: Sequence[Info | None]):
+        super().__init__()
+        self.rows = rows
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def info_rows(info: Info, batch_size: int) -> list[dict[str, Any]]:
     """Splits the info of a Gymnasium vector environment by environment, without what it says of final observations.
 
@@ -43,6 +58,8 @@ def info_rows(info: Info, batch_size: int) -> list[dict[str, Any]]:
       info: the vector environment's info.
       batch_size: the number of environments.
     """
+    if isinstance(info, RowInfos):
+        return [dict(row or {}) for row in info.rows]
     rows: list[dict[str, Any]] = [{} for _ in range(batch_size)]
     for key, values in info.items():
         if key in _FINAL or (key.startswith("_") and key[1:] in info):

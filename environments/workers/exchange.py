@@ -1,13 +1,15 @@
 """The exchange between a worker and the process that uses it: arrays in shared memory, and messages over two pipes.
 
 Actions, which environments wait, and, in two slots by turns, observations, rewards and flags are arrays.  Everything
-else is JSON.  A message is the length of its JSON and of the bytes that follow it; most steps need neither.
+else is JSON, in which tuples, arrays and mappings are marked.  A message is the length of its JSON and of the bytes
+that follow it; most steps need neither.
 
 This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import mmap
 import os
@@ -31,24 +33,37 @@ Space = Mapping[str, Any]
 
 
 class Channel:
-    """Messages over two pipes."""
+    """Messages over two pipes.
 
-    def __init__(self, reads: int, writes: int):
+    Args:
+      reads: the descriptor of the pipe that messages are read from.
+      writes: that of the pipe that they are written to.
+      other: see `for_json`; by default, what is no plain data is refused with `TypeError`.
+    """
+
+    def __init__(self, reads: int, writes: int, other: Callable[[Any], Any] | None = None):
         self.reads = reads
         self.writes = writes
+        self._other = other or refuse
         self._poll = select.poll()
         self._poll.register(reads, select.POLLIN)
         self._waited = 0.0
 
-    def send(self, message: Any = None, payload: bytes = b"") -> None:
-        """Sends plain data, None for a message without content, and bytes."""
+    def encoded(self, message: Any, payload: bytes = b"") -> bytes:
+        """Returns a message of plain data, None for one without content, and bytes as `write` takes them."""
         if message is None:
-            os.write(self.writes, _NOTHING)
-            return
-        text = json.dumps(message).encode()
-        rest = memoryview(_HEADER.pack(len(text), len(payload)) + text + payload)
-        while rest:
-            rest = rest[os.write(self.writes, rest) :]
+            return _NOTHING
+        text = dumped(message, self._other).encode()
+        return _HEADER.pack(len(text), len(payload)) + text + payload
+
+    def write(self, encoded: bytes) -> None:
+        written = os.write(self.writes, encoded)
+        while written < len(encoded):
+            written += os.write(self.writes, memoryview(encoded)[written:])
+
+    def send(self, message: Any = None) -> None:
+        """Sends plain data, None for a message without content."""
+        self.write(_NOTHING if message is None else self.encoded(message))
 
     def receive(self) -> tuple[Any, bytes]:
         """Returns a message and its bytes; raises `EOFError` if the other side has ended."""
@@ -62,7 +77,7 @@ class Channel:
             return None, b""
         text_size, payload_size = _HEADER.unpack(header)
         text = self._read(text_size)
-        return json.loads(text), (self._read(payload_size) if payload_size else b"")
+        return loaded(text), (self._read(payload_size) if payload_size else b"")
 
     def poll(self, seconds: float) -> bool:
         """Waits for a message, or for the end of the other side; returns whether there is one."""
@@ -168,21 +183,96 @@ _KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple", "D
 
 def _shortened(bound: Any) -> Any:
     array = np.asarray(bound)
-    return (array.flat[0] if array.size and (array == array.flat[0]).all() else array).tolist()
+    return (
+        array.flat[0].item() if array.size and (array == array.flat[0]).all() else array.tolist() if array.size else 0
+    )
 
 
-def for_json(value: Any) -> Any:
-    """Returns a value for JSON, from which `restored` makes an equal one; of any other kind, its text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+def dumped(value: Any, other: Callable[[Any], Any]) -> str:
+    """Returns a value as text, of which `loaded` makes an equal one; see `for_json`."""
+    return json.dumps(for_json(value, other))
+
+
+def loaded(text: str | bytes) -> Any:
+    """Returns the value that `dumped` was given."""
+    return restored(json.loads(text))
+
+
+def refuse(value: Any) -> Any:
+    """Raises `TypeError` for what is no plain data."""
+    raise TypeError(f"{text_of(value)} is of type {type(value).__name__}")
+
+
+def text_of(value: Any) -> str:
+    """Returns the text of a value for messages."""
+    try:
+        return f"{value!r:.200}"
+    except BaseException:
+        return f"<{type(value).__name__}, which cannot be shown, since its __repr__ fails>"
+
+
+def for_json(value: Any, other: Callable[[Any], Any], outer: tuple[int, ...] = ()) -> Any:
+    """Returns a value for JSON, from which `restored` makes an equal one.
+
+    Args:
+      value: the value.
+      other: returns what stands for a value of any other kind, or for one that contains itself.
+      outer: ids of what contains the value.
+    """
+    if value is None or isinstance(value, (bool, float, str)):
         return value
-    if isinstance(value, np.generic):
-        return for_json(value.item())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufSU":
-        return {"array": [value.dtype.str, list(value.shape), for_json(value.ravel().tolist())]}
+    if isinstance(value, int):  # Python writes no larger ones.
+        return value if -_LARGE < value < _LARGE else {"int": hex(value)}
+    if isinstance(value, bytes):
+        return {"bytes": _base64(value)}
+    if isinstance(value, np.generic) and (value.dtype.kind in "biu" or value.dtype.char in "efd"):
+        return value.item()
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _RAW and not np.ma.isMaskedArray(value):
+        tag = "array" if isinstance(value, np.ndarray) else "scalar"
+        return {tag: [value.dtype.str, list(value.shape), _base64(value.tobytes())]}
+    if id(value) in outer:
+        return other(value)
+    inner = (*outer, id(value))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OT" and not np.ma.isMaskedArray(value):
+        return {"objects": [list(value.shape), [for_json(one, other, inner) for one in value.ravel().tolist()]]}
     if isinstance(value, Mapping):
-        return {"items": [[for_json(key), for_json(one)] for key, one in value.items()]}
-    if isinstance(value, (list, np.ndarray)):
-        return [for_json(one) for one in value]
+        pairs = value.items()
+        return {"items": [[for_json(key, other, inner), for_json(one, other, inner)] for key, one in pairs]}
+    if isinstance(value, list):
+        return [for_json(one, other, inner) for one in value]
     if isinstance(value, tuple):
-        return {"tuple": [for_json(one) for one in value]}
-    return f"{value!r:.200}"
+        return {"tuple": [for_json(one, other, inner) for one in value]}
+    return other(value)
+
+
+_LARGE = 2**64
+_RAW = "biufcSUMm"
+"""Kinds of arrays whose bytes are all that they are."""
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def restored(value: Any) -> Any:
+    """Returns the value that `for_json` was given."""
+    if isinstance(value, list):
+        return [restored(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    if tag == "items":
+        return {restored(key): restored(one) for key, one in content}
+    if tag == "tuple":
+        return tuple(map(restored, content))
+    if tag == "int":
+        return int(content, 16)
+    if tag == "bytes":
+        return base64.b64decode(content)
+    if tag == "objects":
+        made = np.empty(content[0], object)
+        for index, one in enumerate(content[1]):
+            made.flat[index] = restored(one)
+        return made
+    array: Any = np.ndarray(content[1], content[0], bytearray(base64.b64decode(content[2])))
+    return array[()] if tag == "scalar" else array

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...runtime.imports_elsewhere import import_elsewhere
 from ...settings.object_origins import origin_of
-from .exchange import SLOTS, Channel, Exchange, for_json
+from .exchange import SLOTS, Channel, Exchange, text_of
 from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
 
 _ADAPTED = ("ale", "envpool", "gymnasium", "pettingzoo")
@@ -410,7 +410,7 @@ def _about(made: Any) -> dict[str, Any]:
         "action": made.action,
         "name": name_of(first),
         "render_mode": getattr(first, "render_mode", None),
-        "render_modes": [mode for mode in metadata.get("render_modes", ()) if isinstance(mode, str)],
+        "render_modes": [mode for mode in metadata.get("render_modes") or () if isinstance(mode, str)],
         "render_fps": float(rate) if isinstance(rate, (int, float)) else None,
         **made.about,
     }
@@ -484,7 +484,7 @@ class _Server:
         answer: dict[str, Any] = {}
         infos = self._made.step(self._exchange, self._slot, answer)
         if self._wants_infos and infos:
-            answer["infos"] = for_json(infos)
+            answer["infos"] = infos
         return answer or None
 
     def answer(self, request: Mapping[str, Any]) -> tuple[Any, bytes]:
@@ -534,7 +534,7 @@ class _Server:
             raise
         if isinstance(self._made, Agents):
             return {"outcome": outcome}
-        return {"infos": for_json(outcome)} if self._wants_infos else {}
+        return {"infos": outcome} if self._wants_infos else {}
 
 
 def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
@@ -545,7 +545,7 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
             file.write(str(os.nice(0)))
     import_elsewhere()
     _spawn_on_this_path()
-    channel, server = Channel(reads, writes), _Server(memory)
+    channel, server = Channel(reads, writes, text_of), _Server(memory)
     # Processes that are started must not keep the pipes open: their other end learns by them that this process ended.
     os.register_at_fork(after_in_child=channel.close)
     for descriptor in (reads, writes, memory):
@@ -555,15 +555,11 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
             request, _ = channel.receive()
         except EOFError:
             return
-        payload = b""
         try:
-            if request is None:
-                answer = server.step()
-            else:
-                answer, payload = server.answer(request)
+            encoded = channel.encoded(server.step()) if request is None else channel.encoded(*server.answer(request))
         except BaseException as error:  # Whatever it is, the other side raises it.
-            answer, payload = {"error": _error(error)}, b""
-        channel.send(answer, payload)
+            encoded = channel.encoded({"error": _error(error)})
+        channel.write(encoded)
         if request is not None and request["do"] == "close":
             return
 

@@ -1,4 +1,4 @@
-"""Values and spaces of Gymnasium from the plain data that a worker sends."""
+"""Spaces of Gymnasium from the plain data that a worker sends."""
 
 import warnings
 from typing import Any
@@ -42,26 +42,3 @@ def described_space(space: Space, role: str = "observation") -> spaces.Space:
         made = spaces.MultiBinary(shape)
     made.dtype = dtype
     return made
-
-
-def restored(value: Any) -> Any:
-    """Returns the value that `exchange.plain` was given."""
-    if isinstance(value, list):
-        return [restored(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if "items" in value:
-        return {restored(key): restored(one) for key, one in value["items"]}
-    if "tuple" in value:
-        return tuple(map(restored, value["tuple"]))
-    dtype, shape, values = value["array"]
-    return np.array(values, np.dtype(dtype)).reshape(shape)
-
-
-def listed(value: Any) -> Any:
-    """Returns a value for a request: arrays and NumPy's numbers become lists and numbers of Python."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {key: listed(one) for key, one in value.items()}
-    return [listed(one) for one in value] if isinstance(value, list | tuple) else value

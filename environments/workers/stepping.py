@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..adapters.waiting import Waiting
-from .exchange import Exchange, Space, for_json, space_description
+from .exchange import Exchange, Space, space_description
 
 
 class Refused(Exception):
@@ -37,8 +37,12 @@ def _store(space: Space, array: Any, index: Any, value: Any) -> None:
             _store(part, array[place], index, value[place])
     else:
         given = np.asarray(value)
+        if given.dtype.kind not in "biuf":
+            if given.dtype != object or any(isinstance(one, (str, bytes)) for one in given.flat):
+                raise ValueError
+            given = given.astype(array.dtype)
         cast = given.astype(array.dtype)
-        if given.dtype.kind not in "biuf" or (array.dtype.kind != "f" and (cast != given).any()):
+        if array.dtype.kind != "f" and (cast != given).any():
             raise ValueError
         _store(space, array, index, cast)
 
@@ -75,14 +79,21 @@ def _leaves(nest: Any) -> Iterator[Any]:
         yield nest
 
 
-def _attribute(environment: Any, name: str) -> Any:
-    """Returns an attribute of an environment, or of one that it wraps; None if there is none."""
+def _attribute(environment: Any, name: str, otherwise: Any = None) -> Any:
+    """Returns an attribute of an environment, or of one that it wraps."""
     while environment is not None:
-        found = getattr(environment, name, None)
-        if found is not None:
-            return found
+        if hasattr(environment, name):
+            return getattr(environment, name)
         environment = environment.__dict__.get("env") if hasattr(environment, "__dict__") else None
-    return None
+    return otherwise
+
+
+def _called(environment: Any, name: str, arguments: Sequence[Any]) -> Any:
+    """Returns the value of an attribute of an environment, or what its method of this name returns."""
+    found = _attribute(environment, name, Refused)
+    if found is Refused:
+        raise AttributeError(f"{name_of(environment)} has no attribute {name!r}")
+    return found(*arguments) if callable(found) else found
 
 
 def name_of(environment: Any) -> str:
@@ -146,11 +157,11 @@ class SteppedSingles:
                 try:
                     observation, reward, ended, cut, rows[index] = outcome
                     rewards[index] = float("text" if isinstance(reward, (str, bytes)) else reward)
-                except (TypeError, ValueError):
-                    raise Refused("outcome", method="step", outcome=for_json(outcome)) from None
+                except (TypeError, ValueError, OverflowError):
+                    raise Refused("outcome", method="step", outcome=outcome) from None
                 if ended is not False or cut is not False:
                     if not (_is_flag(ended) and _is_flag(cut)):
-                        raise Refused("outcome", method="step", outcome=for_json((0, *outcome[1:4], {})))
+                        raise Refused("outcome", method="step", outcome=(0, *outcome[1:4], {}))
                     terminated[index], truncated[index] = bool(ended), bool(cut)
                     self._over[index] = bool(ended or cut)
                 discounts[index] = environment.discount if isinstance(environment, DmEnv) else 1.0
@@ -166,8 +177,7 @@ class SteppedSingles:
         return self.environments[0].render()
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
-        found = [_attribute(environment, name) for environment in self.environments]
-        return [for_json(one(*arguments) if callable(one) else one) for one in found]
+        return [_called(environment, name, arguments) for environment in self.environments]
 
     def close(self) -> None:
         for environment in self.environments:
@@ -176,8 +186,8 @@ class SteppedSingles:
     def _write(self, exchange: Exchange, slot: int, index: int, observation: Any) -> None:
         try:
             _store(self.observation, exchange.observations[slot], index, observation)
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise Refused("observation", observation=for_json(observation)) from None
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+            raise Refused("observation", observation=observation) from None
 
     def _begin(self, index: int, seed: Any) -> Any:
         # Only the first reset is seeded; otherwise every episode would begin in the same state.
@@ -188,7 +198,7 @@ class SteppedSingles:
         options = {} if self._options is None else {"options": dict(self._options)}
         outcome = environment.reset(seed=seed, **options)
         if not isinstance(outcome, tuple) or len(outcome) != 2 or not isinstance(outcome[1], (Mapping, type(None))):
-            raise Refused("outcome", method="reset", outcome=for_json(outcome))
+            raise Refused("outcome", method="reset", outcome=outcome)
         return outcome
 
 
@@ -239,7 +249,7 @@ class Vector:
             seed = np.array(seed, np.int64)
         outcome = self.environment.reset(seed=seed, **arguments)
         if not isinstance(outcome, tuple) or len(outcome) != 2 or not isinstance(outcome[1], (Mapping, type(None))):
-            raise Refused("outcome", method="reset", outcome=for_json(outcome))
+            raise Refused("outcome", method="reset", outcome=outcome)
         self._write(exchange.observations[slot], ..., outcome[0])
         return dict(outcome[1] or {})
 
@@ -252,7 +262,7 @@ class Vector:
             exchange.waits[:] = False
         outcome = self.environment.step(_copied(exchange.actions))
         if not isinstance(outcome, tuple) or len(outcome) != 5:
-            raise Refused("outcome", method="step", outcome=for_json(outcome))
+            raise Refused("outcome", method="step", outcome=outcome)
         observations, rewards, terminated, truncated, info = outcome
         self._check(exchange, outcome)
         exchange.rewards[slot][:], exchange.terminated[slot][:] = rewards, terminated
@@ -274,9 +284,8 @@ class Vector:
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         if self.about["own_seeds"]:
-            return [for_json(one) for one in self.environment.unwrapped.call(name, *arguments)]
-        found = _attribute(self.environment, name)
-        return [for_json(found(*arguments) if callable(found) else found)]
+            return list(self.environment.unwrapped.call(name, *arguments))
+        return [_called(self.environment, name, arguments)]
 
     def close(self) -> None:
         self.environment.close()
@@ -285,7 +294,7 @@ class Vector:
         for place, given in enumerate(map(np.asarray, outcome[1:4])):
             are_flags = place == 0 or (given.dtype.kind in "buif" and np.isin(given, (0, 1)).all())
             if given.shape != exchange.rewards[0].shape or given.dtype.kind not in "buif" or not are_flags:
-                raise Refused("batch_outcome", outcome=for_json(tuple(map(np.asarray, outcome[1:4]))))
+                raise Refused("batch_outcome", outcome=tuple(map(np.asarray, outcome[1:4])))
 
     def _final(self, exchange: Exchange, rows: list[int], final: Any, observations: Any, answer: Any) -> list[int]:
         """Writes the final observations in rows, and finds out whether the environment overwrites them."""
@@ -305,8 +314,8 @@ class Vector:
     def _write(self, array: Any, index: Any, observation: Any) -> None:
         try:
             _store(self.observation, array, index, observation)
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise Refused("observation", observation=for_json(observation), batched=index == ...) from None
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+            raise Refused("observation", observation=observation, batched=index == ...) from None
 
 
 def _let_wait(vector: Any) -> list[Any]:
@@ -355,8 +364,7 @@ class Agents:
         return self._environment.render()
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
-        found = _attribute(self._environment, name)
-        return [for_json(found(*arguments) if callable(found) else found)]
+        return [_called(self._environment, name, arguments)]
 
     def close(self) -> None:
         self._environment.close()
@@ -364,15 +372,15 @@ class Agents:
     def _answer(self, exchange: Exchange, slot: int, outcome: Any, count: int) -> Any:
         """Returns the result of a reset or a step, with the names of agents in place of observations."""
         if not isinstance(outcome, tuple) or len(outcome) != count or not isinstance(outcome[0], Mapping):
-            return for_json((outcome, []))
+            return outcome, []
         parts = {agent: space for agent, space in self.observation["parts"]}
         for agent, observation in outcome[0].items():
             if agent in parts:
                 try:
                     _store(parts[agent], exchange.observations[slot][agent], 0, observation)
-                except (KeyError, IndexError, TypeError, ValueError):
-                    raise Refused("observation", observation=for_json(observation), agent=agent) from None
-        return for_json(((list(outcome[0]), *outcome[1:]), list(self._environment.agents)))
+                except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+                    raise Refused("observation", observation=observation, agent=agent) from None
+        return (list(outcome[0]), *outcome[1:]), list(self._environment.agents)
 
 
 class DmEnv:

@@ -11,7 +11,7 @@ from ...errors import CallboardError
 from ..batches import encoding
 from ..batches.spaces import observation_encoding
 from .exchange import SLOTS, Exchange
-from .plain_values import described_space, listed, restored
+from .plain_values import described_space
 from .worker_process import Refusal, WorkerProcess
 
 
@@ -38,7 +38,7 @@ class WorkerParallel:
         self._exchange.map(worker.memory)
         self._slot = 0
         if about["sets_task"] == "own":
-            self.set_task = lambda task: worker.request("task", task=listed(task))
+            self.set_task = lambda task: worker.request("task", task=task)
 
     def observation_space(self, agent: Any) -> gymnasium.Space:
         return described_space(self._observations[agent])
@@ -47,7 +47,7 @@ class WorkerParallel:
         return described_space(self._actions[agent], "action")
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
-        return self._answer("reset", seed=seed, options=listed(options))
+        return self._answer("reset", seed=seed, options=options)
 
     def step(self, actions: Mapping[Any, Any]) -> Any:
         for agent, action in actions.items():
@@ -63,7 +63,7 @@ class WorkerParallel:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Calls a method of the environment, or gets an attribute; arguments are plain data."""
-        return restored(self.worker.request("call", name=name, arguments=listed(arguments))[0]["results"][0])
+        return self.worker.request("call", name=name, arguments=arguments)[0]["results"][0]
 
     def close(self) -> None:
         self.worker.close()
@@ -74,13 +74,13 @@ class WorkerParallel:
         try:
             answer, _ = self.worker.request(do, **details)
         except Refusal as refusal:
-            agent, given = refusal.details["agent"], restored(refusal.details["observation"])
+            agent, given = refusal.details["agent"], refusal.details["observation"]
             try:
                 encoding.encode_one(observation_encoding(self.observation_space(agent)), given)
             except CallboardError as error:
                 raise CallboardError(f"agent {str(agent)!r} of {self.spec.id}: {error}") from refusal
             raise CallboardError(f"{self.spec.id} gives agent {agent!r} an observation out of its space") from refusal
-        outcome, self.agents = restored(answer["outcome"])
+        outcome, self.agents = answer["outcome"]
         if isinstance(outcome, tuple) and isinstance(outcome[0], list):
             shown = self._exchange.observations[self._slot]
             return {agent: _first(shown[agent]) if agent in shown else None for agent in outcome[0]}, *outcome[1:]

@@ -15,10 +15,11 @@ from ...settings.setting_types import shown
 from ..adapters.gymnasium_checks import check_batch_step, check_reset_error, check_step, checked_reset, wrong_step
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..batches import encoding
+from ..batches.infos import RowInfos
 from ..batches.spaces import observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .exchange import SLOTS, Exchange
-from .plain_values import described_space, listed, restored
+from .plain_values import described_space
 from .worker_process import Refusal, WorkerError, WorkerProcess
 
 
@@ -53,7 +54,7 @@ class WorkerVector(VectorEnv):
     def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None) -> Any:
         # The worker writes into the next arrays, also where it then refuses what it was to write.
         self._slot = (self._slot + 1) % SLOTS
-        answer = self._request("reset", seed=listed(seed), options=listed(options))[0]
+        answer = self._request("reset", seed=seed, options=options)[0]
         if answer.get("seeds_refused"):
             raise TypeError("the environment takes no list of seeds")
         return self._observations(), self._info(answer)
@@ -99,7 +100,7 @@ class WorkerVector(VectorEnv):
 
     def call(self, name: str, *arguments: Any) -> tuple[Any, ...]:
         """Calls a method of each environment, or gets an attribute, as in Gymnasium; arguments are plain data."""
-        return tuple(map(restored, self._request("call", name=name, arguments=arguments)[0]["results"]))
+        return tuple(self._request("call", name=name, arguments=arguments)[0]["results"])
 
     def close_extras(self, **kwargs: Any) -> None:
         self.worker.close()
@@ -122,10 +123,10 @@ class WorkerVector(VectorEnv):
     def _refuse(self, details: Mapping[str, Any]) -> NoReturn:
         """Raises the error that the same reset, step or observation raises in this process."""
         if details["kind"] == "observation":
-            own, given = observation_encoding(self.single_observation_space), restored(details["observation"])
+            own, given = observation_encoding(self.single_observation_space), details["observation"]
             (encoding.encode if details.get("batched") else encoding.encode_one)(own, given)
             raise CallboardError(f"{self.spec.id} gives an observation that its space does not hold: {given!r:.200}")
-        outcome = restored(details["outcome"])
+        outcome = details["outcome"]
         if details["kind"] == "batch_outcome":
             check_batch_step(self._named, outcome, self.num_envs)
         elif details["method"] == "reset":
@@ -135,17 +136,9 @@ class WorkerVector(VectorEnv):
         raise wrong_step(self._named, outcome)
 
     def _info(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns an info with arrays, as vector environments give it."""
-        infos = restored(answer["infos"]) if "infos" in answer else {}
-        if not isinstance(infos, list):
-            return infos
-        info: dict[str, Any] = {}
-        for index, row in enumerate(infos):
-            for key, value in (row or {}).items():
-                if key not in info:
-                    info[key], info[f"_{key}"] = np.empty(len(infos), object), np.zeros(len(infos), np.bool_)
-                info[key][index], info[f"_{key}"][index] = value, True
-        return info
+        """Returns an info as vector environments give it, or one that has a row for each environment."""
+        infos = answer.get("infos", {})
+        return RowInfos(infos) if isinstance(infos, list) else infos
 
 
 class _WaitingRow:
@@ -210,6 +203,6 @@ class WorkerBatch(GymnasiumVectorBatch):
             self._options = options
             return
         try:
-            self._vector.worker.request("task", task=listed(task if options is None else options))
+            self._vector.worker.request("task", task=task if options is None else options)
         except TypeError as error:
             raise CallboardError(f"the task {shown(task)} is no plain data, which a worker could be sent") from error

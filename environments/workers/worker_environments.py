@@ -1,7 +1,6 @@
 """Creation of environments in worker processes (`env_python`)."""
 
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,8 +17,8 @@ from ..batches.batched import BatchedEnvironment
 from ..batches.options import read_options
 from ..info_masks import MaskFromInfo, VectorMaskFromInfo
 from ..python_factory import Factory, factory_name
+from .exchange import dumped, loaded, refuse, text_of
 from .interpreters import PYTHON, find_interpreter
-from .plain_values import listed
 from .worker_agents import WorkerParallel
 from .worker_batch import WorkerBatch, WorkerVector
 from .worker_process import WorkerProcess
@@ -112,19 +111,19 @@ def has_agents_in_worker(name: Factory, options: Mapping[str, Any]) -> bool:
     module, _, path = text.partition(":")
     if not path or _OURS.match(text) or module in ("gymnasium", "envpool") or not path.replace(".", "").isidentifier():
         return False
-    return _has_agents(text, json.dumps(listed(dict(options)), default=repr, sort_keys=True))
+    return _has_agents(text, dumped(dict(options), text_of))
 
 
 @functools.lru_cache(maxsize=64)
 def _has_agents(name: str, options: str) -> bool:
-    worker, about = _Request(name, json.loads(options)).start("make", [0])
+    worker, about = _Request(name, loaded(options)).start("make", [0])
     worker.close()
     return about["kind"] == "Agents"
 
 
 @functools.lru_cache(maxsize=64)
 def _check(name: str, options: str) -> None:
-    _Request(name, json.loads(options)).start("check", [0])[0].close()
+    _Request(name, loaded(options)).start("check", [0])[0].close()
 
 
 class _Request:
@@ -179,21 +178,21 @@ class _Request:
                 )
         self.options = own
         try:
-            json.dumps(listed(own))
+            dumped(own, refuse)
         except TypeError as error:
             raise CallboardError(f"env_options {shown(own)}: a worker takes plain data only ({error})") from error
 
     def check(self) -> None:
         """Checks it, once in this process."""
         options = {**self.options, WRAPPERS: [{NAME: name, **others} for name, others in self._wrappers]}
-        _check(self.name, json.dumps({**listed(options), PYTHON: self._python}, sort_keys=True))
+        _check(self.name, dumped({**options, PYTHON: self._python}, refuse))
 
     def start(self, do: str, seeds: Sequence[int], **details: Any) -> tuple[WorkerProcess, dict[str, Any]]:
         """Starts a worker, and returns it with its description of the environments that it has made."""
         request = {
             "env": f"ale:{self.game}" if self.is_atari else self.name,
-            "options": {} if self.is_atari else listed(self.options),
-            "wrappers": listed(self._wrappers),
+            "options": {} if self.is_atari else self.options,
+            "wrappers": self._wrappers,
             "singles": self._singles,
             "true_scores": self._true_scores,
             "slots": list(range(len(seeds))),

@@ -208,3 +208,27 @@ def started(batch_size):
 
 def processes(num_envs, context):
     return AsyncVectorEnv([Masked] * num_envs, context=context)
+
+
+class Plain(Masked):
+    """Options, infos and arguments that are no texts, lists and numbers, and metadata without modes."""
+
+    metadata = {"render_modes": None}
+
+    def __init__(self, levels):
+        assert levels[1] == (0.5, 2) and levels["array"].dtype == np.int16
+        self._task = None
+
+    def set_task(self, task):
+        assert task == {1: (2,)}
+        self._task = task
+
+    def same(self, value):
+        return value
+
+    def _info(self):
+        return {1: self._turn, "x": 1, "_x": 2, "task": self._task}
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, 10**400 if self._turn == 2 else 1.0, *rest

@@ -1,6 +1,5 @@
 """Plain data of workers."""
 
-import json
 import os
 import threading
 import time
@@ -10,8 +9,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from callboard.environments.workers.exchange import Channel, Exchange, for_json, space_description
-from callboard.environments.workers.plain_values import described_space, listed, restored
+from callboard.environments.workers.exchange import (
+    Channel,
+    Exchange,
+    dumped,
+    loaded,
+    refuse,
+    space_description,
+    text_of,
+)
+from callboard.environments.workers.plain_values import described_space
 from callboard.errors import CallboardError
 
 SPACES = [
@@ -22,6 +29,8 @@ SPACES = [
     spaces.MultiDiscrete([3, 4]),
     spaces.MultiDiscrete(np.array([[3, 4], [5, 6]])),
     spaces.MultiBinary((2, 2)),
+    spaces.Box(-1, 1, (0, 3), np.float32),
+    spaces.Dict({("a", 1): spaces.Discrete(2), ("b", 2): spaces.Discrete(3)}),
     spaces.Dict(
         {"b": spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1)]), "a": spaces.Dict({"c": spaces.Discrete(3)})}
     ),
@@ -30,7 +39,7 @@ SPACES = [
 
 @pytest.mark.parametrize("space", SPACES)
 def test_spaces_are_described_as_json(space):
-    assert described_space(json.loads(json.dumps(space_description(space)))) == space
+    assert repr(described_space(loaded(dumped(space_description(space), refuse)))) == repr(space)
 
 
 def test_other_spaces_are_refused():
@@ -38,20 +47,50 @@ def test_other_spaces_are_refused():
         described_space(space_description(spaces.Dict({"words": spaces.Text(5)})))
 
 
-def test_values_return_as_they_were():
-    value = {
-        "a": (1, [2.5, None, True]),
-        3: np.array([[1, 2]], np.int16),
-        "c": np.array(["x", "yz"]),
-        "n": float("inf"),
-    }
-    found = restored(json.loads(json.dumps(for_json(value))))
-    assert found.keys() == value.keys() and found["a"] == value["a"] and found["n"] == value["n"]
-    for key in (3, "c"):
-        assert found[key].dtype == value[key].dtype
-        np.testing.assert_array_equal(found[key], value[key])
-    assert for_json(np.float32(0.5)) == 0.5 and for_json(object()).startswith("<object")
-    assert listed({"a": np.arange(2), "b": (np.int64(3),)}) == {"a": [0, 1], "b": [3]}
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": (1, [2.5, None, True]), 3: "c", (1, 2): {}, None: float("inf")},
+        {"array": [1], "items": [2], "_array": 3},
+        pytest.param(10**5000, id="large"),
+        b"ab\xff",
+        np.longdouble(1.5),
+        np.complex64(1j),
+        np.datetime64("2020-01-01"),
+        np.array([[1, 2]], np.int16),
+        np.array(["x", "yz"]),
+        np.array([b"abc", b"d"]),
+        np.array([1, "a", None, [2]], object),
+        np.array(None, object),
+        np.array("2020-01-01", "M8[D]"),
+        np.zeros((0, 3), np.float32),
+        np.zeros((2, 0), ">f4"),
+    ],
+)
+def test_values_return_as_they_were(value):
+    found = loaded(dumped(value, refuse))
+    assert type(found) is type(value)
+    if isinstance(value, np.ndarray):
+        assert found.dtype == value.dtype and found.shape == value.shape and found.flags.writeable
+        np.testing.assert_array_equal(found, value)
+    else:
+        assert found == value
+
+
+def test_numbers_are_those_of_python_and_what_is_no_plain_data_is_a_text():
+    class Unshown:
+        def __repr__(self):
+            raise RuntimeError
+
+    inside = {"x": 1}
+    inside["self"] = inside
+    value = {"one": np.float32(0.5), "object": object(), "unshown": Unshown(), "inside": inside, "set": {1}}
+    found = loaded(dumped({**value, "masked": np.ma.masked_array([1, 2], [0, 1])}, text_of))
+    assert found["one"] == 0.5 and type(found["one"]) is float and found["object"].startswith("<object")
+    assert "cannot be shown" in found["unshown"] and found["inside"]["self"] == repr(inside) and found["set"] == "{1}"
+    assert found["masked"].startswith("masked_array")
+    with pytest.raises(TypeError, match="<object .* is of type object"):
+        dumped([object()], refuse)
 
 
 def test_the_layout_is_the_same_on_both_sides():
@@ -67,7 +106,7 @@ def test_messages_come_whole_soon_or_late_and_what_is_late_is_waited_for_asleep(
     reads, writes = os.pipe()
     channel = Channel(reads, writes)
     for delay in (0.0, 0.2, 0.0, 0.2):
-        sender = threading.Timer(delay, channel.send, ({"delay": delay}, b"x" * 1000))
+        sender = threading.Timer(delay, channel.write, (channel.encoded({"delay": delay}, b"x" * 1000),))
         sender.start()
         begun = time.thread_time()
         assert channel.receive() == ({"delay": delay}, b"x" * 1000)

@@ -102,3 +102,20 @@ def test_evaluations_leave_out_wrappers_that_change_rewards():
         rewards.append(float(timestep.reward[0]))
         batch.close()
     assert rewards == [0.0, -1.0]
+
+
+def test_plain_data_arrive_as_they_are_and_what_is_wrong_is_reported():
+    levels = {1: (0.5, 2), "array": np.ones(2, np.int16)}
+    batch = environments.make("worker_cases:Plain", 1, [3], {**SAME, "levels": levels})
+    batch.keep_infos()
+    batch.set_task({1: (2,)})
+    batch.reset()
+    assert batch.infos.begun == [{1: 0, "x": 1, "_x": 2, "task": {1: (2,)}}]
+    (vector,) = batch.environments
+    assert vector.call("same", {2: (1, np.int64(3))}) == ({2: (1, 3)},)
+    with pytest.raises(WorkerError, match="has no attribute 'nothing'"):
+        vector.call("nothing")
+    batch.step(np.zeros(1, np.int32))
+    with pytest.raises(CallboardError, match="^'step' of Plain gives the reward 1000"):
+        batch.step(np.zeros(1, np.int32))
+    batch.close()
