@@ -15,6 +15,7 @@ from .batches.batched import BatchedEnvironment
 from .batches.infos import Infos
 from .batches.tasks import Task
 from .python_factory import named_factory
+from .workers.interpreters import PYTHON, absolute_interpreter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,10 @@ class WeightedEnvironment:
         check_ranges(self, "env.")
         name, options = named_factory(self.name)
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "options", {**options, **self.options})
+        options = {**options, **self.options}
+        if PYTHON in options:
+            options[PYTHON] = absolute_interpreter(options[PYTHON])
+        object.__setattr__(self, "options", options)
 
 
 def read_mixture(entries: Sequence[Any]) -> tuple[WeightedEnvironment, ...]:

@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import CallboardError, printable
 from ...messages.install_commands import install_command
@@ -21,6 +23,9 @@ _UV = "uv:"
 _OLDEST = (3, 9)
 _PROBE = """
 import json, sys
+if sys.version_info < (3, 8):
+    print(json.dumps([sys.version_info[:3], False, {}]))
+    sys.exit()
 from importlib import metadata, util
 def version(name):
     try:
@@ -32,6 +37,7 @@ found = {name: version(name) for name in names}
 print(json.dumps([sys.version_info[:3], util.find_spec("pip") is not None, found]))
 """
 _PROBE_SECONDS = 60.0
+_SHOWN = 300
 _INSTALL_SECONDS = 1800.0
 
 
@@ -56,10 +62,27 @@ class Interpreter(NamedTuple):
         if self.setting == SAME:
             return install_command(requirement)
         if self.setting.startswith(_UV):
-            return f"--env-python {self.setting},{requirement}"
+            return f"--env-python {shlex.quote(f'{self.setting},{requirement}')}"
         if self.has_pip:
-            return f"{self.executable} -m pip install '{requirement}'"
-        return f"uv pip install --python {self.executable} '{requirement}'"
+            return f"{shlex.quote(self.executable)} -m pip install '{requirement}'"
+        return f"uv pip install --python {shlex.quote(self.executable)} '{requirement}'"
+
+
+def absolute_interpreter(setting: Any) -> Any:
+    """Returns the setting of an interpreter without relative paths: a resumed run may start in another directory."""
+    if not isinstance(setting, str):
+        return setting
+    if setting.startswith(_UV):
+        return _UV + ",".join(_requirements(setting))
+    path = os.path.expanduser(setting)
+    return os.path.abspath(path) if setting.strip() and os.path.exists(path) else setting
+
+
+def _requirements(setting: str) -> list[str]:
+    """Returns what `uv:` names: extras and versions of a package may have commas too."""
+    given = re.split(r",(?![^\[\]]*\])(?!\s*(?:[<>!]|[=~]=))", setting.removeprefix(_UV))
+    given = [one.strip() for one in given if one.strip()]
+    return [os.path.abspath(one) if one.startswith(("./", "../")) else one for one in given]
 
 
 def find_interpreter(setting: str) -> Interpreter:
@@ -85,7 +108,11 @@ def find_interpreter(setting: str) -> Interpreter:
         if not os.path.exists(executable) and not os.path.dirname(setting):
             executable = shutil.which(setting) or executable
         if not os.path.isfile(executable):
-            what = f"the folder {setting!r} has no bin/python" if os.path.isdir(path) else f"there is no {setting!r}"
+            what = (
+                f"the folder {setting!r:.200} has no bin/python"
+                if os.path.isdir(path)
+                else f"there is no {setting!r:.200}"
+            )
             raise CallboardError(f"{PYTHON}: {what}: name a Python interpreter, or the folder of a virtual environment")
     found = _probed(setting, executable)
     if found.version[:2] < _OLDEST:
@@ -116,13 +143,17 @@ def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
             timeout=_PROBE_SECONDS,
             check=True,
         )
-        version, has_pip, packages = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        printed = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        raise CallboardError(
-            f"{PYTHON}: {setting!r} is no Python 3 that starts: {(printed or ['?'])[-1]:.80}"
-        ) from error
-    return Interpreter(setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one})
+        version, has_pip, packages = json.loads(done.stdout.splitlines()[-1])
+        return Interpreter(
+            setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one}
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        printed = " ".join((getattr(error, "stderr", None) or str(error)).split())
+        reason = printed if len(printed) <= _SHOWN else f"{printed[: _SHOWN // 2]} ... {printed[-_SHOWN // 2 :]}"
+        raise CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason}") from error
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        reason = f"it runs a program, and prints {done.stdout!r:.80}"
+        raise CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason}") from error
 
 
 def _probed(setting: str, executable: str) -> Interpreter:
@@ -133,8 +164,7 @@ def _probed(setting: str, executable: str) -> Interpreter:
 
 def _made_by_uv(setting: str) -> str:
     """Returns the executable of a virtual environment with the packages of a setting, which is made if need be."""
-    given = [one.strip() for one in setting.removeprefix(_UV).split(",") if one.strip()]
-    requirements = [os.path.abspath(one) if one.startswith("./") else one for one in given]
+    requirements = _requirements(setting)
     if not requirements or any(one.startswith("-") for one in requirements):  # These are options of uv.
         raise CallboardError(f"{PYTHON}: name a package after '{_UV}', such as '{_UV}gymnasium==1.1.1'")
     uv = shutil.which("uv") or os.path.join(os.path.dirname(sys.executable), "uv")
@@ -143,12 +173,19 @@ def _made_by_uv(setting: str) -> str:
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "callboard" / "pythons"
     folder = cache / hashlib.sha256(",".join(sorted(requirements)).encode()).hexdigest()[:16]
     executable, finished = folder / "bin" / "python", folder / "callboard-finished"
-    cache.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_suffix(".lock"), "w") as lock:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        opened = open(folder.with_suffix(".lock"), "w")  # noqa: SIM115
+    except OSError as error:
+        raise CallboardError(
+            f"{PYTHON}: {setting!r} cannot be installed into {cache} ({error.strerror}): set XDG_CACHE_HOME to a "
+            "folder that can be written"
+        ) from error
+    with opened as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.exists() and executable.exists():
             return str(executable)
-        print(printable(f"callboard: {setting} is installed into {folder}"), file=sys.stderr, flush=True)
+        print(printable(f"callboard: {setting} is being installed into {folder}"), file=sys.stderr, flush=True)
         pythons = [one for one in requirements if one.startswith("python=")]
         versions = [part for one in pythons for part in ("--python", _python(one.removeprefix("python").lstrip("=")))]
         packages = [one for one in requirements if one not in pythons]

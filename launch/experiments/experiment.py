@@ -10,6 +10,7 @@ from ...agents.registry import made_agent
 from ...environments import named_factory, named_wrappers, read_mixture
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded.recorded_data import parse_sources
+from ...environments.workers.interpreters import PYTHON, absolute_interpreter
 from ...errors import CallboardError, check_type
 from ...settings.callback_settings import callback_settings
 from ...settings.named_objects import pickled_with_program, unpickle_with_program
@@ -62,9 +63,9 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
             self._set(min_actors=actors.ends[0], actors=actors.ends[1])
         if options:
             self._set(env_options={**options, **self.env_options})
-        if self.env_python and os.path.exists(os.path.expanduser(self.env_python)):
-            # A resumed run may be started in another directory.
-            self._set(env_python=os.path.abspath(os.path.expanduser(self.env_python)))
+        self._set(env_python=absolute_interpreter(self.env_python))
+        if PYTHON in self.env_options:
+            self._set(env_options={**self.env_options, PYTHON: absolute_interpreter(self.env_options[PYTHON])})
         self._fit_data_without_environment()
         self._fit_policy_server()
         callback_settings(self.callbacks)

@@ -10,9 +10,14 @@ import sys
 import pytest
 from played_batches import played
 
-from callboard import environments
+from callboard import Experiment, environments
 from callboard.environments.workers import interpreters
-from callboard.environments.workers.interpreters import Interpreter, find_interpreter, worker_command
+from callboard.environments.workers.interpreters import (
+    Interpreter,
+    absolute_interpreter,
+    find_interpreter,
+    worker_command,
+)
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
@@ -32,7 +37,9 @@ def test_the_interpreter_itself_and_its_virtual_environment_are_found():
     [
         ("/nowhere/python", "^env_python: there is no '/nowhere/python': name a Python interpreter"),
         ("/usr", "^env_python: the folder '/usr' has no bin/python|^env_python: "),
-        ("/bin/ls", "^env_python: '/bin/ls' is no Python 3 that starts"),
+        ("/bin/ls", "^env_python: '/bin/ls' is no Python 3 that starts: .*option"),
+        ("/bin/true", "^env_python: '/bin/true' is no Python 3 that starts: it runs a program, and prints ''"),
+        ("x" * 5000, "^env_python: there is no 'x{50,200}: name a Python interpreter"),
         ("uv:", "^env_python: name a package after 'uv:'"),
         ("uv:gymnasium, --index-url=http://127.0.0.1:1", "^env_python: name a package after 'uv:'"),
         (" ", "^env_python must be the path of a Python interpreter"),
@@ -99,7 +106,7 @@ def test_uv_makes_an_environment_once(tmp_path, monkeypatch, capsys):
     lines = calls.read_text().splitlines()
     assert len(lines) == 2 and re.search("^venv .*--python 3.12 ", lines[0])
     assert lines[1].endswith("numpy envpool==1.2")
-    assert capsys.readouterr().err.count("is installed into") == 1
+    assert capsys.readouterr().err.count("is being installed into") == 1
     uv.write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
     with pytest.raises(CallboardError, match="^env_python: uv cannot install 'uv:nothing': no such package$"):
         interpreters._made_by_uv("uv:nothing")
@@ -160,3 +167,43 @@ def test_envpool_is_stepped_under_the_newest_version(tmp_path, monkeypatch):
         batch = environments.make(name, 2, [1, 2], {"env_python": setting})
         assert batch.reset().observation.shape == (2, *shape)
         batch.close()
+
+
+def test_relative_interpreters_are_made_absolute(tmp_path, monkeypatch):
+    """A resumed run, or an evaluation, may be started in another directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python").write_text("")
+    python = str(tmp_path / "python")
+    mixture = [{"name": "CartPole-v1", "options": {"env_python": "./python"}}, "CartPole-v1"]
+    experiment = Experiment("ppo", env=mixture, env_python="python", env_options={"env_python": "./python"})
+    assert experiment.env[0].options["env_python"] == experiment.env_python == python
+    assert experiment.env_options["env_python"] == python
+    assert absolute_interpreter("uv:./pkg, numpy") == f"uv:{tmp_path}/pkg,numpy"
+    assert [absolute_interpreter(one) for one in ("same", "python3.99", "uv:", None)] == [
+        "same",
+        "python3.99",
+        "uv:",
+        None,
+    ]
+
+
+def test_extras_and_versions_may_have_commas():
+    setting = "uv:gymnasium[classic-control,toy-text]>=1.0, <1.2,numpy~=2.0,!=2.1, python==3.12"
+    found = ["gymnasium[classic-control,toy-text]>=1.0, <1.2", "numpy~=2.0,!=2.1", "python==3.12"]
+    assert interpreters._requirements(setting) == found
+
+
+def test_a_program_that_prints_something_else_and_a_cache_that_cannot_be_written_are_reported(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho 5\n")
+    program.chmod(0o755)
+    with pytest.raises(CallboardError, match=r"is no Python 3 that starts: it runs a program, and prints '5\\n'$"):
+        find_interpreter(str(program))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(program))
+    with pytest.raises(CallboardError, match="cannot be installed into .*: set XDG_CACHE_HOME to a folder"):
+        interpreters._made_by_uv("uv:numpy")
+
+
+def test_commands_are_quoted():
+    other = Interpreter("py", "/with space/python", (3, 13), True, {})
+    assert other.install_command("gym") == "'/with space/python' -m pip install 'gym'"
