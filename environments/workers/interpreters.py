@@ -37,7 +37,6 @@ found = {name: version(name) for name in names}
 print(json.dumps([sys.version_info[:3], util.find_spec("pip") is not None, found]))
 """
 _PROBE_SECONDS = 60.0
-_SHOWN = 300
 _INSTALL_SECONDS = 1800.0
 
 
@@ -148,8 +147,8 @@ def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
             setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one}
         )
     except (OSError, subprocess.SubprocessError) as error:
-        printed = " ".join((getattr(error, "stderr", None) or str(error)).split())
-        reason = printed if len(printed) <= _SHOWN else f"{printed[: _SHOWN // 2]} ... {printed[-_SHOWN // 2 :]}"
+        printed = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or ["?"]
+        reason = f"{printed[-1 if printed[0].startswith('Traceback') else 0]:.120}"
         raise CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason}") from error
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         reason = f"it runs a program, and prints {done.stdout!r:.80}"
