@@ -111,6 +111,12 @@ def searched_directories() -> list[str]:
     return [finder.directory for finder in sys.meta_path if isinstance(finder, WorkingDirectoryFinder)]
 
 
+def own_directories() -> list[str]:
+    """Returns where own modules may be, for another interpreter: these, and what Python searches besides packages."""
+    parts = [os.path.abspath(part) for part in sys.path if os.path.isdir(part or os.curdir)]
+    return [*searched_directories(), *(part for part in parts if not is_installed(os.path.join(part, "any")))]
+
+
 def is_own(module: str) -> bool:
     """Returns whether an imported module belongs to the user's project.
 

@@ -2,9 +2,9 @@
 
 The process has nothing of this library: an interpreter reads its program from its standard input, one text that
 consists of the modules in `_MODULES`.  Variables of the environment and flags are those of the user, but the working
-directory, which may belong to somebody else, is not searched.  It has a session of its own, and
-Linux kills it, with what it has started, when this process ends, however that happens.  Its memory has no name, so
-nothing else is left either.
+directory, which may belong to somebody else, is not searched.  It has a session of its own, and Linux kills it, with
+what it has started in this session, when this process ends, however that happens.  Its memory has no name, so nothing
+else is left either.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import CallboardError, suggestion
 from ...settings.named_objects import check_origin
-from ...settings.own_modules import searched_directories
+from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
 from .interpreters import Interpreter, worker_command
@@ -156,7 +156,7 @@ class WorkerProcess:
         Raises:
           CallboardError: as in `request`; or a setting must not name an object there, see `check_usable`.
         """
-        details.update(env=env, paths=searched_directories())
+        details.update(env=env, paths=own_directories())
         for kind, setting, origin in self.request("find", **details)[0]["origins"]:
             check_origin(kind, setting, origin)
         return self.request(do, **details)[0]

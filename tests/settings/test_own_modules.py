@@ -13,6 +13,7 @@ from callboard.settings.own_modules import (
     _LOADERS,
     WorkingDirectoryFinder,
     is_own,
+    own_directories,
     search_working_directory,
     searched_directories,
 )
@@ -111,3 +112,10 @@ def test_a_library_on_the_python_path_is_not_the_users(tmp_path, listed):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout == "False True\n", done.stderr
+
+
+def test_own_directories_are_those_of_settings_and_of_scripts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = own_directories()
+    assert str(tmp_path) in found and set(searched_directories()) <= set(found)
+    assert not {path for path in found if "site-packages" in path or path == os.path.dirname(os.__file__)}
