@@ -14,7 +14,7 @@ import cloudpickle
 
 from ..errors import CallboardError, message_of, suggestion
 from ..messages.caller_words import is_by_command
-from .object_origins import MARK, origin_of, owner_of
+from .object_origins import MARK, object_origin, owner_of
 from .own_modules import is_own, is_own_file
 
 _LIBRARY = __name__.partition(".")[0]
@@ -175,7 +175,7 @@ def check_usable(kind: str, setting: str, found: Any) -> None:
     Raises:
       CallboardError: the object is refused.
     """
-    check_origin(kind, setting, origin_of(setting, found))
+    check_origin(kind, setting, object_origin(setting, found))
 
 
 def check_origin(kind: str, setting: str, origin: Mapping[str, Any]) -> None:

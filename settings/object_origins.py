@@ -16,7 +16,7 @@ from typing import Any
 MARK = "__callboard_nameable__"
 
 
-def origin_of(setting: str, found: Any) -> dict[str, Any]:
+def object_origin(setting: str, found: Any) -> dict[str, Any]:
     """Returns where an object that a setting names as `package.module:name` comes from, and what it is."""
     is_partial = isinstance(found, functools.partial)
     while isinstance(found, functools.partial):

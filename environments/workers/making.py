@@ -21,12 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.imports_elsewhere import import_elsewhere
-from ...settings.object_origins import origin_of
 from .exchange import SLOTS, Channel, Exchange, text_of
-from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, name_of, old_gym
+from .named_imports import check_wrappers, imported, named_object, named_origins, reward_wrappers, wrapper_kind
+from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, message_of_error, name_of, old_gym
 
-_ADAPTED = ("ale", "envpool", "gymnasium", "pettingzoo")
-"""What before a colon is no module."""
 _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
@@ -43,57 +41,6 @@ class EnvConfig(dict):
 
     worker_index: int
     vector_index: int
-
-
-def _imported(module: str, package: str = "", is_named: bool = False) -> Any:
-    """Imports a module; refuses if it, or what it imports, cannot be.
-
-    Args:
-      module: its name.
-      package: the package that has it, by default the one of its name.
-      is_named: whether a setting names the module, which may be the user's own.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if is_named and missing and f"{module}.".startswith(f"{missing}."):
-            raise Refused("no_module", module=missing) from error
-        if missing and "." not in missing:
-            raise Refused("missing", package=package or missing, reason=_message(error)) from error
-        raise Refused("no_import", reason=_message(error)) from error
-    except ImportError as error:  # Something is there, and fails.
-        raise Refused("no_import", reason=_message(error)) from error
-
-
-def _named(name: str, paths: Sequence[str]) -> Any:
-    """Returns what a setting names as `package.module:name`; None if the module has no such object.
-
-    Args:
-      name: the setting.
-      paths: where the user's own modules are.  Python searches them once a setting has named one of these modules.
-    """
-    module, _, path = name.partition(":")
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise Refused("no_module", module=module)
-    with contextlib.suppress(ImportError):
-        importlib.import_module("gymnasium")  # Before directories that may hold a module of this name.
-    if importlib.util.find_spec(module.partition(".")[0]) is None:
-        sys.path += [path for path in paths if path not in sys.path]
-        importlib.invalidate_caches()
-    found = _imported(module, is_named=True)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def named_origins(request: Mapping[str, Any]) -> list[Any]:
-    """Returns what settings name as `package.module:name`: the kind, the name, and the origin of each object."""
-    module, _, path = request["env"].partition(":")
-    named = [("environment", request["env"])] if path and module not in _ADAPTED else []
-    named += [("wrapper", name) for name, _ in request["wrappers"] if ":" in name]
-    objects = [(kind, name, _named(name, request["paths"])) for kind, name in named]
-    return [(kind, name, origin_of(name, found)) for kind, name, found in objects if found is not None]
 
 
 def _keywords(create: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -118,7 +65,7 @@ def make_requested(request: Mapping[str, Any]) -> Any:
     if module == "envpool":
         return _envpool(rest, options, request)
     if module == "ale":
-        vector = _imported("ale_py.vector_env", "ale-py")
+        vector = imported("ale_py.vector_env", "ale-py")
         if request["check"]:
             return None
         return Vector(vector.AtariVectorEnv(rest, count, **options), own_seeds=True, array_of_seeds=True)
@@ -130,7 +77,7 @@ def make_requested(request: Mapping[str, Any]) -> Any:
         _check_options(options, *_keywords(getattr(found, "raw_env", create)))
         return None if request["check"] else Agents(create(**options))
     if module != "gymnasium" and rest:
-        create = _named(name, request["paths"])
+        create = named_object(name, request["paths"])
         if create is not None:
             return _from_factory(create, options, request)
     return _registered(name if module != "gymnasium" else rest, options, request)
@@ -139,7 +86,7 @@ def make_requested(request: Mapping[str, Any]) -> Any:
 def _pettingzoo(name: str) -> Any:
     """Imports the module of an environment of PettingZoo, which `FAMILY.NAME` names."""
     family = name.partition(".")[0]
-    _imported("mpe2" if family == "mpe" else "pettingzoo")
+    imported("mpe2" if family == "mpe" else "pettingzoo")
     modules: dict[str, str] = {}
     for known, package in _FAMILIES.items():
         spec = None
@@ -150,11 +97,11 @@ def _pettingzoo(name: str) -> Any:
             modules.update({f"{known}.{file}": f"{package}.{file}" for file in files})
     if name not in modules:
         raise Refused("unknown_environment", known=sorted(modules))
-    return _imported(modules[name])
+    return imported(modules[name])
 
 
 def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
-    envpool = _imported("envpool")
+    envpool = imported("envpool")
     known = envpool.list_all_envs()
     if name not in known:
         raise Refused("unknown_environment", known=known)
@@ -174,7 +121,7 @@ def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> 
     try:
         pool = envpool.make_gymnasium(name, num_envs=count, seed=seed, **{**own, **threads, **options})
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        raise Refused("cannot_make", reason=_message(error)) from error
+        raise Refused("cannot_make", reason=message_of_error(error)) from error
     return Vector(_Pool(pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
 
 
@@ -211,7 +158,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
         named, takes_others = _keywords(_creator(gym.spec(short).entry_point))
         _check_options(options, [*named, *_keywords(gym.make)[0][1:]], takes_others)
         return None if request["check"] else _singles(lambda index: gym.make(short, **options), request)
-    gymnasium = _imported("gymnasium")
+    gymnasium = imported("gymnasium")
     vectorized = options.pop("vectorized", "auto")
     if not (isinstance(vectorized, bool) or vectorized == "auto"):
         reason = f"'vectorized' is {vectorized!r}, it must be true, false or 'auto'"
@@ -299,7 +246,7 @@ def _creator(entry: Any) -> Callable[..., Any]:
     if callable(entry):
         return entry
     module, _, attribute = entry.partition(":")
-    return getattr(_imported(module), attribute)
+    return getattr(imported(module), attribute)
 
 
 def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, Any]) -> Any:
@@ -359,45 +306,16 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
         if name == "OldGym":
             environment = old_gym(environment)
             continue
-        kind = _wrapper(name, request["paths"])
-        if request["true_scores"] and issubclass(kind, _reward_wrappers()):
+        kind = wrapper_kind(name, request["paths"])
+        if request["true_scores"] and issubclass(kind, reward_wrappers()):
             continue
         try:
             environment = kind(environment, **arguments)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Refused("cannot_wrap", name=name, reason=_message(error) or type(error).__name__) from error
+            raise Refused("cannot_wrap", name=name, reason=message_of_error(error) or type(error).__name__) from error
     if not all(hasattr(environment, name) for name in ("reset", "step")):
         raise Refused("wrong_kind", type=type(environment).__name__)
     return environment
-
-
-def _wrapper(name: str, paths: Sequence[str]) -> Any:
-    """Returns the wrapper of Gymnasium that a setting names."""
-    wrappers = _imported("gymnasium.wrappers", "gymnasium")
-    known = [one for one in wrappers.__all__ if one != "vector"]
-    try:
-        kind = _named(name, paths) if ":" in name else getattr(wrappers, name) if name in known else None
-    except ImportError as error:
-        raise Refused("cannot_wrap", name=name, reason=_message(error)) from error
-    if kind is None:
-        raise Refused("unknown_wrapper", name=name, known=known)
-    if not (isinstance(kind, type) and issubclass(kind, sys.modules["gymnasium"].Wrapper)):
-        raise Refused("no_wrapper", name=name)
-    return kind
-
-
-def _check_wrappers(request: Mapping[str, Any]) -> None:
-    for name, arguments in request["wrappers"]:
-        if name != "OldGym":
-            try:
-                inspect.signature(_wrapper(name, request["paths"])).bind(None, **arguments)
-            except TypeError as error:
-                raise Refused("wrapper_arguments", name=name, reason=_message(error)) from error
-
-
-def _reward_wrappers() -> tuple[Any, ...]:
-    gymnasium = sys.modules["gymnasium"]
-    return tuple(filter(None, (gymnasium.RewardWrapper, getattr(gymnasium.wrappers, "NormalizeReward", None))))
 
 
 def _about(made: Any) -> dict[str, Any]:
@@ -421,8 +339,8 @@ def _error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
         return error.details
     if isinstance(error, SystemExit):
-        return {"kind": "exit", "code": _message(error)}
-    text = " ".join(_message(error).split())
+        return {"kind": "exit", "code": message_of_error(error)}
+    text = " ".join(message_of_error(error).split())
     if type(error).__name__ == "DependencyNotInstalled":
         found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
         return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
@@ -432,19 +350,10 @@ def _error(error: BaseException) -> dict[str, Any]:
     return {
         "kind": "raised",
         "type": type(error).__name__,
-        "text": (_message(error).strip().splitlines() or [""])[0],
+        "text": (message_of_error(error).strip().splitlines() or [""])[0],
         "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}",
         "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip()[-50_000:],
     }
-
-
-def _message(error: BaseException) -> str:
-    """Returns the message of an exception, like `errors.message_of`, which this interpreter may not have."""
-    try:
-        text = str(error)
-    except BaseException:
-        return "its message cannot be shown, since its __str__ fails"
-    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"
 
 
 def _end_with(lifeline: int) -> None:
@@ -491,7 +400,7 @@ class _Server:
         kind = request["do"]
         if kind == "find":
             origins = named_origins(request)
-            _check_wrappers(request)
+            check_wrappers(request)
             return {"origins": origins}, b""
         if kind in ("make", "check"):
             self._made = make_requested({**request, "check": kind == "check"})

@@ -23,6 +23,15 @@ class Refused(Exception):
         self.details = {"kind": kind, **details}
 
 
+def message_of_error(error: BaseException) -> str:
+    """Returns the message of an exception, like `errors.message_of`, which this interpreter may not have."""
+    try:
+        text = str(error)
+    except BaseException:
+        return "its message cannot be shown, since its __str__ fails"
+    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"
+
+
 def _store(space: Space, array: Any, index: Any, value: Any) -> None:
     """Writes an observation, or a batch of them, into arrays, if they can hold it; raises `ValueError` if not."""
     if isinstance(value, np.ndarray) and isinstance(array, np.ndarray) and value.dtype == array.dtype:

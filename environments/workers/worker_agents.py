@@ -11,7 +11,7 @@ from ...errors import CallboardError
 from ..batches import encoding
 from ..batches.spaces import observation_encoding
 from .exchange import SLOTS, Exchange
-from .plain_values import described_space
+from .worker_batch import described_space
 from .worker_process import Refusal, WorkerProcess
 
 

@@ -31,6 +31,7 @@ _MODULES = (
     "../adapters/waiting",
     "exchange",
     "stepping",
+    "named_imports",
     "making",
 )
 _PROGRAM_IN_STDIN = "exec(compile(sys.stdin.buffer.read(), '<worker>', 'exec'))"

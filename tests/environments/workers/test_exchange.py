@@ -18,7 +18,7 @@ from callboard.environments.workers.exchange import (
     space_description,
     text_of,
 )
-from callboard.environments.workers.plain_values import described_space
+from callboard.environments.workers.worker_batch import described_space
 from callboard.errors import CallboardError
 
 SPACES = [
