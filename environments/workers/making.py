@@ -365,9 +365,8 @@ def _end_with(lifeline: int) -> None:
 
 def _spawn_on_this_path() -> None:
     """Lets interpreters that `multiprocessing` starts search what this one does, and not the working directory."""
-    from multiprocessing import util
-
-    spawn: Any = util.spawnv_passfds
+    util: Any = importlib.import_module("multiprocessing.util")
+    spawn = util.spawnv_passfds
 
     def start(path: Any, arguments: Any, descriptors: Any) -> Any:
         code = list(arguments).index("-c") + 1

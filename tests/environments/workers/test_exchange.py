@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,7 +22,7 @@ from callboard.environments.workers.exchange import (
 from callboard.environments.workers.worker_batch import described_space
 from callboard.errors import CallboardError
 
-SPACES = [
+SPACES: list[Any] = [
     spaces.Box(-np.inf, np.inf, (2, 3), np.float64),
     spaces.Box(np.array([-1, 0], np.float32), np.array([0.1, np.inf], np.float32)),
     spaces.Box(0, 255, (4, 4, 3), np.uint8),
@@ -30,7 +31,7 @@ SPACES = [
     spaces.MultiDiscrete(np.array([[3, 4], [5, 6]])),
     spaces.MultiBinary((2, 2)),
     spaces.Box(-1, 1, (0, 3), np.float32),
-    spaces.Dict({("a", 1): spaces.Discrete(2), ("b", 2): spaces.Discrete(3)}),
+    spaces.Dict({("a", 1): spaces.Discrete(2), ("b", 2): spaces.Discrete(3)}),  # type: ignore[dict-item]
     spaces.Dict(
         {"b": spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1)]), "a": spaces.Dict({"c": spaces.Discrete(3)})}
     ),
