@@ -23,7 +23,7 @@ from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFI
 from ...environments.recorded import parse_record_infos
 from ...errors import CallboardError
 from ...settings.callback_settings import check_callbacks
-from ..processes.devices import device_count, gpu_indices
+from ..processes.devices import parse_devices
 from ..processes.gpu_driver import find_gpus
 from .curriculum import check_stages
 from .parts.acting_part import ActingPart
@@ -111,8 +111,9 @@ def check_shares(acting: ActingPart) -> None:
 
 def check_devices(placement: PlacementPart, learners_here: int) -> None:
     """Rejects devices that `learners_here` learners on this machine cannot have."""
-    count = device_count(placement.learner_devices)
-    if placement.learners > 1 and count > 1 and str(placement.learner_devices).upper().startswith("CPU"):
+    devices = parse_devices(placement.learner_devices)
+    count = devices.count()
+    if placement.learners > 1 and count > 1 and devices.kind == "CPU":
         raise CallboardError(
             f"each of {placement.learners} learners has one device of the processor, not {count}: "
             "set learner_devices to 1, or learners to 1"
@@ -130,8 +131,8 @@ def check_devices(placement: PlacementPart, learners_here: int) -> None:
             f"gpu_memory is {placement.gpu_memory:g} GB, and a GPU of this machine has {min(memory):.1f}: lower it"
         )
     gpus = len(memory)
-    needed = len(gpu_indices(placement.learner_devices, gpus))
-    if learners_here > 1 and needed and str(placement.learner_devices).upper().startswith("GPU"):
+    needed = len(devices.gpu_indices(gpus))
+    if learners_here > 1 and devices.kind == "GPU":
         raise CallboardError(
             f"{learners_here} learners on one machine cannot all have {placement.learner_devices}: set "
             "learner_devices to the number of GPUs of each"

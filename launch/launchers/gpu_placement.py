@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 
 from ..nodes.node import LaunchedNode
-from ..processes.devices import gpu_indices
+from ..processes.devices import parse_devices
 from ..processes.gpu_driver import find_gpus
 
 
@@ -29,12 +29,13 @@ def place_on_gpus(nodes: Sequence[LaunchedNode], learner_devices: int | str) -> 
     users = [node for node in nodes if node.rules.uses_gpu]
     learners = [node for node in users if node.name.partition("/")[0] == "learner"]
     # Other machines may have the learners, and other GPUs.
-    indices = gpu_indices(learner_devices, len(gpus)) if learners else []
+    devices = parse_devices(learner_devices)
+    indices = devices.gpu_indices(len(gpus)) if learners else []
     taken: set[int] = set()
     for number, node in enumerate(learners):
         # Those of several policies share the GPUs where there are too few.
         own = [(index + number * len(indices)) % len(gpus) for index in indices]
-        if str(learner_devices).upper().startswith("GPU"):
+        if devices.kind == "GPU":
             own = indices
         taken.update(own)
         _set(node, [gpus[index] for index in own])

@@ -28,6 +28,7 @@ from ...settings.setting_types import check_ranges
 from ..experiments.checked_run import Run
 from ..experiments.experiment import Experiment
 from ..experiments.new_or_resumed import check_state, find_run_directory
+from ..processes.devices import parse_devices
 from ..processes.temporary_files import removed_afterwards
 from ..run_directory.directory_identity import held_directory
 from ..run_directory.layout import RunDirectory
@@ -139,7 +140,7 @@ class Launcher(abc.ABC):
                 f"the {self.name} launcher has no process on this machine that could serve policy_server; use "
                 f"{argument('launcher', 'processes')}"
             )
-        if not self.on_this_machine and experiment.learner_devices == "all":
+        if not self.on_this_machine and parse_devices(experiment.learner_devices).are_all:
             raise CallboardError(
                 "learner_devices 'all' is not known before a learner starts on its machine; set it to a number"
             )

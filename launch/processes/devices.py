@@ -21,7 +21,8 @@ from .gpu_driver import find_gpus
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_DIVIDED_GPU = re.compile(r"GPU:[0-9]+/([2-8])")
+_NUMBER = "[0-9]{1,3}"
+_NAMED = re.compile(f"(CPU|GPU):({_NUMBER})(?:/([2-8]))?")
 _DIVIDED = 0.85
 """The part of a GPU's memory that logical devices divide among them; the rest is for CUDA and its libraries."""
 _UNKNOWN_BYTES = 8 << 30
@@ -36,64 +37,85 @@ class GpuUse(NamedTuple):
     """Whether products and convolutions of float32 are computed with the 10 bits of mantissa of TF32."""
 
 
-def device_names(setting: int | str, gpus: int) -> list[str]:
-    """Returns the devices of one learner in its own process, for example `["GPU:0", "GPU:1"]`.
+class LearnerDevices(NamedTuple):
+    """The devices of one learner, as `parse_devices` reads them."""
+
+    kind: str = ""
+    """`CPU` or `GPU` where devices are named; empty for a number of GPUs."""
+    indices: tuple[int, ...] = ()
+    """The devices that are named."""
+    number: int | None = None
+    """The number of GPUs, of which 1 is the CPU on a machine without any; None for all."""
+    parts: int = 1
+    """The number of logical devices of each GPU."""
+
+    @property
+    def are_all(self) -> bool:
+        """Whether they are all GPUs of a machine."""
+        return not self.kind and self.number is None
+
+    def count(self) -> int:
+        """Returns their number; only that of all GPUs depends on the machine that this runs on."""
+        if self.are_all:
+            return max(1, len(find_gpus().gpus))
+        return self.number or len(self.indices) * self.parts
+
+    def gpu_indices(self, gpus: int) -> list[int]:
+        """Returns which of a machine's GPUs the learner uses; empty if it uses the CPU.
+
+        Args:
+          gpus: number of GPUs that there are.
+
+        Raises:
+          CallboardError: the machine has fewer.
+        """
+        if self.kind == "CPU":
+            return []
+        number = gpus if self.number is None else self.number
+        if number == 1 and not gpus and not self.kind:
+            return []
+        found = list(self.indices) if self.kind else list(range(number))
+        missing = [index for index in found if index >= gpus]
+        if missing:
+            what = f"names GPU:{missing[0]}" if self.kind else f"is {number}"
+            raise CallboardError(
+                f"learner_devices {what}, and this machine has {gpus} GPU(s): "
+                "set a number that there is, or name devices of the processor, such as CPU:0,CPU:1"
+            )
+        return found
+
+
+def parse_devices(setting: int | str) -> LearnerDevices:
+    """Parses `learner_devices`.
 
     Args:
       setting: a number of GPUs (1 means the CPU on a machine without a GPU), `all` GPUs, or comma-separated device
         names.  Any number of CPU devices may be named; `GPU:0/2` is two logical devices that share one GPU.
-      gpus: number of GPUs that there are.
 
     Raises:
-      CallboardError: the machine has fewer devices.
+      CallboardError: the setting is none of these.
     """
-    return _names(setting, len(gpu_indices(setting, gpus)))
-
-
-def gpu_indices(setting: int | str, gpus: int) -> list[int]:
-    """Returns which of a machine's GPUs one learner uses; empty if it uses the CPU.
-
-    Args:
-      setting: as for `device_names`.
-      gpus: number of GPUs that there are.
-
-    Raises:
-      CallboardError: the machine has fewer devices.
-    """
-    if setting == "all":
-        return list(range(gpus))
-    if re.fullmatch(r"[0-9]+", str(setting)):
-        count = int(setting)
-        if count == 1 and not gpus:
-            return []
-        if not 1 <= count <= gpus:
-            raise CallboardError(
-                f"learner_devices is {count}, and this machine has {gpus} GPU(s): "
-                "set a number that there is, or name devices of the processor, such as CPU:0,CPU:1"
-            )
-        return list(range(count))
-    names = _named(setting)
-    if names[0].startswith("CPU"):
-        return []
-    indices = [int(name[4:].partition("/")[0]) for name in names]
-    for index in indices:
-        if index >= gpus:
-            raise CallboardError(f"learner_devices names GPU:{index}, and this machine has {gpus} GPU(s)")
-    return indices
-
-
-def device_count(setting: int | str) -> int:
-    """Returns the number of a learner's devices; only `all` depends on the machine that this runs on.
-
-    Raises:
-      CallboardError: the setting is not one that `device_names` accepts.
-    """
-    if setting == "all":
-        return max(1, len(find_gpus().gpus))
-    count = int(setting) if re.fullmatch(r"[0-9]+", str(setting)) else len(_named(setting)) * _parts(setting)
-    if count < 1:
-        raise CallboardError(f"learner_devices must be at least 1, not {count}")
-    return count
+    text = str(setting).strip().upper()
+    if text == "ALL":
+        return LearnerDevices()
+    if re.fullmatch(_NUMBER, text):
+        if not int(text):
+            raise CallboardError("learner_devices must be at least 1, not 0")
+        return LearnerDevices(number=int(text))
+    found = [_NAMED.fullmatch(name.strip()) for name in text.split(",")]
+    names = [name.groups() for name in found if name is not None]
+    if len(names) < len(found):
+        raise CallboardError(
+            "learner_devices must be a number of up to 3 digits, all, or names such as CPU:0,CPU:1 or GPU:0/2, not "
+            f"{setting!r}"
+        )
+    kind, _, parts = names[0]
+    if any(one for _, _, one in names) and (kind == "CPU" or len(names) > 1):
+        raise CallboardError(f"learner_devices must name one GPU that is divided, such as GPU:0/2, not {setting}")
+    indices = tuple(int(index) for _, index, _ in names)
+    if len(set(indices)) < len(indices) or any(other != kind for other, _, _ in names):
+        raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
+    return LearnerDevices(kind, indices, parts=int(parts or 1))
 
 
 def take_devices(setting: int | str, use: GpuUse | None = None) -> list[str]:
@@ -103,7 +125,7 @@ def take_devices(setting: int | str, use: GpuUse | None = None) -> list[str]:
     because a launcher has chosen them, takes them for those that the setting names.
 
     Args:
-      setting: as for `device_names`.
+      setting: as for `parse_devices`.
       use: how the process uses GPUs; None for the defaults.
 
     Raises:
@@ -113,11 +135,13 @@ def take_devices(setting: int | str, use: GpuUse | None = None) -> list[str]:
 
     load_libraries()
     seen = tf.config.list_physical_devices("GPU")
-    if str(setting).upper().startswith("GPU") and len(_named(setting)) == len(seen):
+    devices = parse_devices(setting)
+    if devices.kind == "GPU" and len(devices.indices) == len(seen):
         indices = list(range(len(seen)))
     else:
-        indices = gpu_indices(setting, len(seen))
-    names = _names(setting, len(indices))
+        indices = devices.gpu_indices(len(seen))
+    names = [f"GPU:{number}" for number in range(len(indices) * devices.parts)]
+    names = names or [f"CPU:{index}" for index in devices.indices or (0,)]
     with contextlib.suppress(RuntimeError):  # TensorFlow was used already; what is missing then is found below.
         tf.config.set_visible_devices([seen[index] for index in indices], "GPU")
     prepare_devices(names, use or GpuUse())
@@ -196,7 +220,7 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     """Makes a learner's strategy over its devices; must come before any other TensorFlow operation in the process.
 
     Args:
-      names: the learner's devices, see `device_names`.
+      names: the learner's devices, see `take_devices`.
       workers: `host:port` of every learner, reserved for the collectives between them, if there are several.
       rank: this learner's index among them.
     """
@@ -264,30 +288,3 @@ def _divide(gpu: Any, parts: int, memory: float | None) -> None:
         size = int(size * _DIVIDED) if memory is None else int(memory * 1e9)
         part = tf.config.LogicalDeviceConfiguration(memory_limit=(size // parts) >> 20)
         tf.config.set_logical_device_configuration(gpu, [part] * parts)
-
-
-def _named(setting: int | str) -> list[str]:
-    """Parses devices given by name."""
-    names = [name.strip().upper() for name in str(setting).split(",")]
-    if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names) and not _DIVIDED_GPU.fullmatch(names[0]):
-        raise CallboardError(
-            f"learner_devices must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not {setting!r}"
-        )
-    if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
-        raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
-    if len(names) > 1 and any("/" in name for name in names):
-        raise CallboardError(f"learner_devices must name one GPU that is divided, such as GPU:0/2, not {setting}")
-    return names
-
-
-def _parts(setting: int | str) -> int:
-    """Returns the number of logical devices of each GPU."""
-    divided = _DIVIDED_GPU.fullmatch(str(setting).strip().upper())
-    return int(divided[1]) if divided else 1
-
-
-def _names(setting: int | str, gpus: int) -> list[str]:
-    """Returns the names of a learner's devices where it uses so many GPUs."""
-    if gpus:
-        return [f"GPU:{number}" for number in range(gpus * _parts(setting))]
-    return _named(setting) if str(setting).upper().startswith("CPU") else ["CPU:0"]

@@ -8,7 +8,7 @@ from ....data import Layout
 from ....environments import spec as environment_spec
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
-from ...processes.devices import device_count
+from ...processes.devices import parse_devices
 from .environment_part import EpisodesPart, PoliciesPart
 from .placement_part import EvaluationPart, LimitsPart, PlacementPart
 
@@ -23,7 +23,7 @@ class LayoutPart(LimitsPart, PlacementPart, PoliciesPart):
     def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
         """Returns the layout of the run, without its record and state; see `acting_layout`."""
         return self.acting_layout(spec)._replace(
-            replicas=self.learners * device_count(self.learner_devices), learners=self.learners
+            replicas=self.learners * parse_devices(self.learner_devices).count(), learners=self.learners
         )
 
     def acting_layout(self, spec: EnvironmentSpec | None = None) -> Layout:

@@ -14,7 +14,7 @@ from ....settings.setting_types import NonNegativeInt
 from ...experiments.checked_run import Run
 from ...experiments.experiment import Experiment
 from ...experiments.new_or_resumed import check_state
-from ...processes.devices import device_count
+from ...processes.devices import parse_devices
 from ...processes.temporary_files import removed_afterwards
 from ...run_directory.layout import RunDirectory
 from ...run_directory.remote_storage import Storage, fetch_run, is_url
@@ -71,14 +71,15 @@ class RayLauncher(Launcher):
 
     def check(self, experiment: Experiment) -> None:
         super().check(experiment)
-        devices, gpus = str(experiment.learner_devices), self.gpus.get("learner")
+        setting, gpus = experiment.learner_devices, self.gpus.get("learner")
         if gpus is None:
             return
-        if devices.upper().startswith("CPU") and gpus:
-            raise CallboardError(f"ray_gpus.learner is {gpus:g}, but learner_devices names {devices}: leave one out")
-        if devices != "all" and device_count(experiment.learner_devices) > max(1.0, gpus):
+        devices = parse_devices(setting)
+        if devices.kind == "CPU" and gpus:
+            raise CallboardError(f"ray_gpus.learner is {gpus:g}, but learner_devices names {setting}: leave one out")
+        if devices.count() > max(1.0, gpus):
             raise CallboardError(
-                f"ray_gpus.learner is {gpus:g}, but each learner has {devices} devices: leave it out, or set "
+                f"ray_gpus.learner is {gpus:g}, but each learner has {devices.count()} devices: leave it out, or set "
                 "learner_devices to 1"
             )
 

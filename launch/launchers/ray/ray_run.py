@@ -38,7 +38,7 @@ from ...experiments.run_files import begun
 from ...node_names import kind_of
 from ...nodes.node import LaunchedNode, ProgramNode
 from ...nodes.progress import HEARTBEAT, NodeHeartbeat
-from ...processes.devices import device_count
+from ...processes.devices import parse_devices
 from ...processes.stop_signals import stop_signals
 from ...program_nodes import nodes_of
 from ..run_outcome import Monitor, Outcome
@@ -373,10 +373,10 @@ def bundles_of(
     A learner with one device takes a GPU if the cluster has any.  Ray chooses which one; in the learner's process it is
     `GPU:0`.  An inference node takes one if the cluster has any.  `gpus` takes precedence, also where there are none.
     """
-    devices = str(placement.learner_devices).upper()
-    on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
+    devices = parse_devices(placement.learner_devices)
+    on_processor = devices.kind == "CPU" or (devices.number == 1 and not has_gpus)
     of_kind: dict[str, float] = {
-        "learner": 0.0 if on_processor else float(device_count(placement.learner_devices)),
+        "learner": 0.0 if on_processor else float(devices.count()),
         "inference": float(has_gpus),
         **gpus,
     }

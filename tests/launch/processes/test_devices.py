@@ -11,21 +11,42 @@ from callboard.launch.processes import devices
 from callboard.launch.processes.devices import (
     GpuUse,
     describe_devices,
-    device_count,
-    device_names,
-    gpu_indices,
     make_strategy,
+    parse_devices,
     prepare_devices,
+    take_devices,
 )
 from callboard.launch.processes.gpu_driver import Driver, Gpu
 
 
+@pytest.fixture
+def taken(monkeypatch):
+    """Takes devices in a process that has so many GPUs: returns the indices of those that it sees, and the names."""
+    seen = []
+    monkeypatch.setattr(devices, "load_libraries", lambda: None)
+    monkeypatch.setattr(devices, "prepare_devices", lambda names, use: None)
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda gpus, kind: seen.append(gpus))
+
+    def take(setting, gpus):
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(range(gpus)))
+        names = take_devices(setting)
+        return seen[-1], names
+
+    return take
+
+
 @pytest.mark.parametrize(
     "setting, names",
-    [(1, ["CPU:0"]), ("1", ["CPU:0"]), ("all", ["CPU:0"]), ("cpu:0, CPU:2", ["CPU:0", "CPU:2"])],
+    [
+        (1, ["CPU:0"]),
+        ("1", ["CPU:0"]),
+        ("all", ["CPU:0"]),
+        ("cpu:0, CPU:2", ["CPU:0", "CPU:2"]),
+        (" CPU:0,CPU:01 ", ["CPU:0", "CPU:1"]),
+    ],
 )
-def test_devices_by_number_and_by_name(setting, names):
-    assert device_names(setting, gpus=0) == names
+def test_devices_by_number_and_by_name(setting, names, taken):
+    assert taken(setting, gpus=0) == ([], names)
 
 
 @pytest.mark.parametrize(
@@ -33,56 +54,91 @@ def test_devices_by_number_and_by_name(setting, names):
     [
         (1, [0], ["GPU:0"]),
         (2, [0, 1], ["GPU:0", "GPU:1"]),
-        ("all", [0, 1, 2], ["GPU:0", "GPU:1", "GPU:2"]),
+        (" All ", [0, 1, 2], ["GPU:0", "GPU:1", "GPU:2"]),
         ("gpu:2, GPU:1", [2, 1], ["GPU:0", "GPU:1"]),
-        ("GPU:1/2", [1], ["GPU:0", "GPU:1"]),
+        (" GPU:1/2", [1], ["GPU:0", "GPU:1"]),
         ("CPU:0", [], ["CPU:0"]),
     ],
 )
-def test_a_learner_names_its_gpus_from_0_on(setting, indices, names):
-    assert gpu_indices(setting, gpus=3) == indices
-    assert device_names(setting, gpus=3) == names
+def test_a_learner_names_its_gpus_from_0_on(setting, indices, names, taken):
+    assert parse_devices(setting).gpu_indices(gpus=3) == indices
+    assert taken(setting, gpus=3) == (indices, names)
+
+
+@pytest.mark.parametrize("setting", ["GPU:1", " GPU:1"])
+def test_a_learner_takes_the_gpus_that_its_launcher_has_left_visible(setting, taken):
+    assert taken(setting, gpus=1) == ([0], ["GPU:0"])
 
 
 @pytest.mark.parametrize(
     "setting, message",
     [
         (2, r"learner_devices is 2, and this machine has 0 GPU\(s\): .*such as CPU:0,CPU:1"),
-        (0, "learner_devices is 0"),
-        ("GPU:0", r"learner_devices names GPU:0, and this machine has 0 GPU\(s\)"),
-        ("TPU:0", "must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not 'TPU:0'"),
-        ("CPU:0,CPU:0", "must name different devices of one kind"),
+        ("GPU:0", r"learner_devices names GPU:0, and this machine has 0 GPU\(s\): .*such as CPU:0,CPU:1"),
     ],
 )
-def test_devices_that_are_not_there_are_refused(setting, message):
+def test_devices_that_are_not_there_are_refused(setting, message, taken):
     with pytest.raises(CallboardError, match=message) as raised:
-        device_names(setting, gpus=0)
+        taken(setting, gpus=0)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     "setting, count",
-    [(1, 1), ("1", 1), (3, 3), ("all", 1), ("CPU:0", 1), ("cpu:0, CPU:2", 2), ("GPU:0,GPU:7", 2), ("GPU:0/2", 2)],
+    [
+        (1, 1),
+        ("1", 1),
+        (3, 3),
+        ("all", 1),
+        ("CPU:0", 1),
+        (" cpu:0, CPU:2", 2),
+        ("GPU:0,GPU:7", 2),
+        ("GPU:0/2 ", 2),
+    ],
 )
 def test_devices_are_counted_also_where_this_machine_has_fewer(setting, count):
-    assert device_count(setting) == count
+    assert parse_devices(setting).count() == count
+
+
+NONE_OF_THESE = "must be a number of up to 3 digits, all, or names such as CPU:0,CPU:1 or GPU:0/2, not "
 
 
 @pytest.mark.parametrize(
     "setting, message",
     [
         (0, "learner_devices must be at least 1, not 0"),
-        (-1, "must be a whole number, all, or names such as CPU:0,CPU:1 or GPU:0/2, not -1"),
-        ("", "must be a whole number, all, or names"),
+        (-1, NONE_OF_THESE + "-1"),
+        ("", NONE_OF_THESE),
+        ("TPU:0", NONE_OF_THESE + "'TPU:0'"),
+        ("GPU:0/1", NONE_OF_THESE),
+        ("CPU:99999999999999999999", NONE_OF_THESE),
+        ("9" * 5000, NONE_OF_THESE),
         ("GPU:0/2,GPU:1", "must name one GPU that is divided, such as GPU:0/2, not GPU:0/2,GPU:1"),
-        ("GPU:0/1", "must be a whole number, all, or names"),
+        ("CPU:0/2", "must name one GPU that is divided, such as GPU:0/2, not CPU:0/2"),
         ("CPU:0,GPU:0", "must name different devices of one kind, not CPU:0,GPU:0"),
+        ("CPU:0,CPU:0", "must name different devices of one kind"),
+        ("CPU:0,CPU:00", "must name different devices of one kind"),
+        ("GPU:0, gpu:00", "must name different devices of one kind"),
     ],
 )
 def test_settings_that_name_no_devices_are_refused(setting, message):
     with pytest.raises(CallboardError, match=message) as raised:
-        device_count(setting)
+        parse_devices(setting)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("setting", ["GPU:1", " gpu:1", "GPU:0/2 "])
+def test_several_learners_of_a_machine_cannot_all_have_the_gpus_that_are_named(setting, monkeypatch):
+    gpus = [Gpu("Stub GPU", (8, 0), 10**9)] * 2
+    monkeypatch.setattr(experiment_checks, "find_gpus", lambda: Driver((12, 4), gpus))
+    with pytest.raises(CallboardError, match="2 learners on one machine cannot all have"):
+        check_devices(PlacementPart(learners=2, learner_devices=setting), learners_here=2)
+
+
+@pytest.mark.parametrize("setting", ["CPU:0,CPU:1", " CPU:0,CPU:1"])
+def test_each_of_several_learners_has_one_device_of_the_processor(setting):
+    with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
+        check_devices(PlacementPart(learners=2, learner_devices=setting), learners_here=0)
 
 
 def test_one_device_needs_no_strategy():
