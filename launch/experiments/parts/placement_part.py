@@ -9,7 +9,7 @@ from .quantities import (
     ActorEnvironmentCount,
     ActorRange,
     EnvironmentCount,
-    Gigabytes,
+    GpuGigabytes,
     NodeCount,
     Seconds,
     Seed,
@@ -173,7 +173,7 @@ class PlacementPart:
     learners: NodeCount = 1
     learner_devices: int | str = 1
     learner_threads: ThreadCount = 0
-    gpu_memory: Gigabytes | None = None
+    gpu_memory: GpuGigabytes | None = None
     tf32: bool = False
     jit_compile: bool = False
     min_actors: NodeCount | None = None

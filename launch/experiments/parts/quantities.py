@@ -32,6 +32,7 @@ class CountRange(str):
 
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]
 Gigabytes = Annotated[float, Interval(gt=0, le=10**6)]
+GpuGigabytes = Annotated[float, Interval(ge=0.1, le=10**6)]
 StepCount = Annotated[int, Interval(ge=1, le=2**62)]
 NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
 ActorCount = Annotated[int, Interval(ge=0, le=10_000)]

@@ -17,6 +17,7 @@ from callboard.launch.processes.devices import (
     take_devices,
 )
 from callboard.launch.processes.gpu_driver import Driver, Gpu
+from callboard.settings.setting_types import check_ranges
 
 
 @pytest.fixture
@@ -213,6 +214,13 @@ def test_more_memory_than_a_gpu_has_is_refused(monkeypatch):
     check_devices(PlacementPart(gpu_memory=4.0), learners_here=1)
     with pytest.raises(CallboardError, match="gpu_memory is 5 GB, and a GPU of this machine has 4.0: lower it"):
         check_devices(PlacementPart(gpu_memory=5.0), learners_here=1)
+
+
+def test_each_part_of_a_gpu_has_memory(told):
+    prepare_devices([f"GPU:{index}" for index in range(16)], GpuUse(memory=0.1))
+    assert all(limit > 0 for limits in told().values() for limit in limits)
+    with pytest.raises(CallboardError, match="gpu_memory must be a number from 0.1"):
+        check_ranges(PlacementPart(gpu_memory=0.001))
 
 
 def strategies():
