@@ -1,8 +1,10 @@
 """`callboard doctor`: checks this machine and installation, with advice."""
 
+import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +16,15 @@ from rich.table import Table
 
 from ..environments.workers.interpreters import PYTHON, find_interpreter
 from ..errors import CallboardError
-from ..launch.processes.cuda_libraries import cache_bytes, find_libraries, has_driver, load_libraries
-from ..launch.processes.gpu_driver import Driver, Gpu, find_gpus
+from ..launch.processes.cuda_libraries import (
+    CudaLibrary,
+    cache_bytes,
+    find_libraries,
+    has_driver,
+    load_libraries,
+    visible_gpus,
+)
+from ..launch.processes.gpu_driver import Driver, Gpu, find_gpus, only_answers
 from ..launch.processes.listen_filter import refusal
 from ..launch.processes.package_versions import PINS, version_of
 from ..launch.processes.ports import reserve_any
@@ -39,17 +48,36 @@ _WITHOUT_MACHINE_CODE = (9, 0)
 """The first compute capability that TensorFlow 2.12 was not compiled for."""
 
 
+_SECONDS = 300.0
+"""The longest time that a check in another process may take."""
+_ENOUGH_CACHE = 10**9
+
 _LOAD = f"""
-import ctypes, json
+import ctypes, json, sys
 from {find_libraries.__module__} import find_libraries
-errors = {{}}
-for library in find_libraries():
-    try:
-        ctypes.CDLL(library.path or library.name, mode=ctypes.RTLD_GLOBAL)
-        errors[library.name] = ""
-    except OSError as error:
-        errors[library.name] = str(error)
-print(json.dumps(errors))
+from {only_answers.__module__} import only_answers
+with only_answers() as answers:
+    for library in find_libraries():
+        if library.name in sys.argv[1:]:
+            continue
+        print(json.dumps([library.name, "", None]), file=answers)
+        try:
+            ctypes.CDLL(library.path or library.name, mode=ctypes.RTLD_GLOBAL)
+            # The name in the file system has the library's own version.
+            start = "/" + library.name.partition(".so")[0] + ".so"
+            paths = [line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps")]
+            found = library.path or next((path for path in paths if start in path), library.name)
+            print(json.dumps([library.name, found, ""]), file=answers)
+        except OSError as error:
+            print(json.dumps([library.name, "", str(error)]), file=answers)
+"""
+_SEE = f"""
+from {load_libraries.__module__} import load_libraries
+from {only_answers.__module__} import only_answers
+with only_answers() as answers:
+    load_libraries()
+    import tensorflow as tf
+    print(len(tf.config.list_physical_devices("GPU")), file=answers)
 """
 
 
@@ -122,8 +150,20 @@ def _other(name: str, code: str) -> Finding:
 
 def _error_of(code: str, environment: Mapping[str, str] | None = None) -> str:
     """Returns the last line of the error of a Python program; empty if it succeeds."""
-    done = subprocess.run(python_command(code), capture_output=True, text=True, env=environment, check=False)
+    done = _run(code, environment=environment)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no output"])[-1]
+
+
+def _run(code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program in another process; one that takes too long has failed."""
+    command = python_command(code, *arguments)
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=_SECONDS, check=False, errors="replace"
+        )
+    except subprocess.TimeoutExpired as error:
+        answers = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else ""
+        return subprocess.CompletedProcess(command, 1, answers, f"it has not ended for {_SECONDS:.0f} s")
 
 
 def _imports() -> list[Finding]:
@@ -161,9 +201,9 @@ def _gpus() -> list[Finding]:
         return [Finding("GPUs", True, "none (learners run on the CPU)")]
     driver = find_gpus()
     findings = [_driver(driver), *map(_gpu, driver.gpus)]
-    if driver.gpus:
-        findings += [*_cuda_libraries(), _seen_by_tensorflow()]
-    return findings
+    if driver.gpus or driver.error:
+        findings += _cuda_libraries()
+    return [*findings, _seen_by_tensorflow()] if driver.gpus else findings
 
 
 def _driver(driver: Driver) -> Finding:
@@ -176,7 +216,13 @@ def _driver(driver: Driver) -> Finding:
     if driver.cuda < needed:
         release = "520.61.05" if needed == (11, 8) else "450.80.02"
         return Finding(name, False, f"too old: for CUDA {version}", f"TensorFlow needs release {release} or later")
-    return Finding(name, True, f"for CUDA {version}, {len(driver.gpus)} GPU(s)")
+    advice = ""
+    if not driver.gpus:
+        advice = "learners run on the CPU; `nvidia-smi` must list a GPU"
+        if visible_gpus() is not None:
+            value = os.environ["CUDA_VISIBLE_DEVICES"]
+            advice = f"learners run on the CPU: CUDA_VISIBLE_DEVICES={value!r} hides the GPUs; unset it to check them"
+    return Finding(name, True, f"for CUDA {version}, {len(driver.gpus)} GPU(s)", advice)
 
 
 def _gpu(gpu: Gpu) -> Finding:
@@ -189,34 +235,62 @@ def _gpu(gpu: Gpu) -> Finding:
         "TensorFlow has no machine code for it: the driver compiles each kernel at its first use, for minutes in all, "
         f"and keeps up to {cache_bytes() / 1e9:g} GB in {folder} (CUDA_CACHE_MAXSIZE, CUDA_CACHE_PATH)"
     )
+    if cache_bytes() < _ENOUGH_CACHE:
+        return Finding("GPU", False, found, f"{advice}: unset CUDA_CACHE_DISABLE and CUDA_CACHE_MAXSIZE")
     return Finding("GPU", True, found, advice)
 
 
 def _cuda_libraries() -> list[Finding]:
-    """Loads every library, each after those that it needs, in another process."""
-    done = subprocess.run(python_command(_LOAD), capture_output=True, text=True, check=False)
-    errors = json.loads(done.stdout or "{}")
-    findings = []
-    for library in find_libraries():
-        error = errors.get(library.name, "the process that loads it has crashed")
-        found = f"{library.version}, {library.path}" if library.path else "found by the dynamic linker"
-        if not error:
-            findings.append(Finding(library.name, True, found))
-            continue
-        advice = f"`{install_command('callboard[cuda]')}` installs {library.package}"
-        if library.path:
-            advice = f"remove {library.package}, and install it again: {advice}"
-        findings.append(Finding(library.name, False, f"{found}: {error}" if library.path else "missing", advice))
-    return findings
+    """Loads every library, each after those that it needs, in another process; one that ends it is left out then."""
+    loaded: dict[str, tuple[str, str]] = {}
+    crashed: dict[str, str] = {}
+    while True:
+        done = _run(_LOAD, *crashed)
+        ended = None
+        for name, path, error in map(json.loads, done.stdout.splitlines()):
+            ended = name if error is None else None
+            loaded[name] = path, error
+        if ended is None:
+            break
+        crashed[ended] = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    pins = _pinned_versions()
+    return [
+        _cuda_library(library, *loaded.get(library.name, ("", "the process that loads it has failed")), pins)
+        if library.name not in crashed
+        else _cuda_library(library, "", f"the process that loads it has failed: {crashed[library.name]}", pins)
+        for library in find_libraries()
+    ]
+
+
+def _cuda_library(library: CudaLibrary, path: str, error: str, pins: Mapping[str, str]) -> Finding:
+    pin = pins.get(library.package, "")
+    install = f"`{install_command('callboard[cuda]')}` installs {library.package} {pin}".rstrip()
+    again = f"remove {library.package}, and install it again: {install}"
+    version = library.version or "of no package"
+    if not error:
+        fits = not (library.path and library.version and pin) or _fits(library.version, pin)
+        return Finding(library.name, fits, f"{version}, {path}", "" if fits else again)
+    if library.path:
+        return Finding(library.name, False, f"{version}, {library.path}: {error}", again)
+    if library.version:
+        return Finding(library.name, False, f"missing from {library.package} {version}", again)
+    return Finding(library.name, False, "missing", install)
+
+
+def _pinned_versions() -> dict[str, str]:
+    """Returns the versions of the packages of the extra `cuda`."""
+    requirements = importlib.metadata.requires(__name__.partition(".")[0]) or []
+    return dict(re.findall(r"^(nvidia-[\w-]+)==([\w.]+)", "\n".join(requirements), re.MULTILINE))
+
+
+def _fits(version: str, pin: str) -> bool:
+    """Returns whether TensorFlow works with a version: it takes later ones of the same major version."""
+    found, needed = ([int(part) for part in re.findall(r"\d+", one)] for one in (version, pin))
+    return found[:1] == needed[:1] and found >= needed
 
 
 def _seen_by_tensorflow() -> Finding:
-    loading = load_libraries.__module__
-    code = (
-        f"from {loading} import load_libraries; load_libraries(); import tensorflow as tf; "
-        "print(len(tf.config.list_physical_devices('GPU')))"
-    )
-    done = subprocess.run(python_command(code), capture_output=True, text=True, check=False)
+    done = _run(_SEE)
     count = done.stdout.strip() or "0"
     advice = "" if count != "0" else "repair what is WRONG above; the log with TF_CPP_MIN_LOG_LEVEL=0 says why"
     return Finding("GPUs", count != "0", f"{count} seen by TensorFlow", advice)

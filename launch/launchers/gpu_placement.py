@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Sequence
 
 from ..nodes.node import LaunchedNode
+from ..processes.cuda_libraries import visible_gpus
 from ..processes.devices import parse_devices
 from ..processes.gpu_driver import find_gpus
 
@@ -47,9 +47,8 @@ def place_on_gpus(nodes: Sequence[LaunchedNode], learner_devices: int | str) -> 
 
 def _visible_names(count: int) -> list[str]:
     """Returns the GPUs that this process sees, as `CUDA_VISIBLE_DEVICES` names them."""
-    set_by_user = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = list(map(str, range(count))) if set_by_user is None else set_by_user.split(",")
-    return [name.strip() for name in names[:count]]
+    names = visible_gpus()
+    return list(map(str, range(count))) if names is None else names[:count]
 
 
 def _set(node: LaunchedNode, gpus: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ This module is imported with the package, so it imports little itself.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from typing import NamedTuple
@@ -62,9 +63,18 @@ def has_driver() -> bool:
     return any(os.path.exists(path) for path in DRIVER_FILES)
 
 
+def visible_gpus() -> list[str] | None:
+    """Returns the names in `CUDA_VISIBLE_DEVICES` that CUDA reads: those before one that cannot be; None for all."""
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
+
+
 def gpus_are_hidden() -> bool:
     """Returns whether `CUDA_VISIBLE_DEVICES` hides all GPUs from this process."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    return visible_gpus() == []
 
 
 def find_libraries() -> list[CudaLibrary]:
@@ -98,6 +108,8 @@ def load_libraries() -> None:
 
 def cache_bytes() -> int:
     """Returns how much compiled code the driver keeps for processes that use a GPU."""
+    if os.environ.get("CUDA_CACHE_DISABLE", "0") != "0":
+        return 0
     value = os.environ.get("CUDA_CACHE_MAXSIZE", "")
     return int(value) if value.isdecimal() else int(_CACHE_BYTES)
 
@@ -115,13 +127,13 @@ def _libraries_of(package: str, folder: str, names: tuple[str, ...]) -> list[Cud
 
     package = f"nvidia-{package}-cu11"
     try:
-        distribution = importlib.metadata.distribution(package)
+        version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return [CudaLibrary(name, package, "", "") for name in names]
-    paths = [os.path.abspath(str(distribution.locate_file(f"nvidia/{folder}/lib/{name}"))) for name in names]
+        version = ""
+    folders = [os.path.join(os.path.abspath(entry), "nvidia", folder, "lib") for entry in sys.path if entry]
+    paths = [[path for one in folders if os.path.exists(path := os.path.join(one, name))] for name in names]
     return [
-        CudaLibrary(name, package, distribution.version, path if os.path.exists(path) else "")
-        for name, path in zip(names, paths, strict=True)
+        CudaLibrary(name, package, version, found[0] if found else "") for name, found in zip(names, paths, strict=True)
     ]
 
 

@@ -5,11 +5,14 @@ Another process asks it: one that has initialized the driver itself holds the GP
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
+import os
 import subprocess
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TextIO
 
 from ...runtime.interpreter import python_command
 from .cuda_libraries import gpus_are_hidden, has_driver
@@ -58,9 +61,16 @@ def find_gpus() -> Driver:
 
 def answer() -> None:
     """Prints what `find_gpus` returns, for the process that has started this one."""
-    import sys
+    with only_answers() as answers:
+        answers.write(json.dumps(_asked()))
 
-    sys.stdout.write(json.dumps(_asked()))
+
+@contextlib.contextmanager
+def only_answers() -> Iterator[TextIO]:
+    """Opens this process's output for an answer; what libraries print goes to its errors."""
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)
+        yield answers
 
 
 def _asked() -> Driver:

@@ -1,6 +1,7 @@
 """`callboard doctor`: what it finds, and what it advises."""
 
 import json
+import shutil
 
 import pytest
 import stub_cuda
@@ -90,12 +91,55 @@ def test_each_cuda_library_has_a_line_with_its_file_and_version(tmp_path):
     by_name = {finding["name"]: finding for finding in found}
     assert by_name["NVIDIA driver"]["found"] == "for CUDA 12.4, 2 GPU(s)"
     assert [finding["advice"] for finding in found if finding["name"] == "GPU"] == ["", ""]
-    assert by_name["libcublas.so.11"]["found"] == f"11.8.1, {inside / 'cublas/lib/libcublas.so.11'}"
+    assert by_name["libcublas.so.11"]["found"] == f"11.99.1, {inside / 'cublas/lib/libcublas.so.11'}"
     missing, damaged = by_name["libcudnn.so.8"], by_name["libcufft.so.10"]
-    assert not missing["ok"] and missing["found"] == "missing" and "installs nvidia-cudnn-cu11" in missing["advice"]
+    assert not missing["ok"] and missing["found"] == "missing from nvidia-cudnn-cu11 8.6.0.163"
+    # pip would say that the package is there.
+    assert "remove nvidia-cudnn-cu11, and install it again" in missing["advice"]
     assert not damaged["ok"] and "too short" in damaged["found"] and "again" in damaged["advice"]
     assert {finding["name"] for finding in found if not finding["ok"]} == {"libcudnn.so.8", "libcufft.so.10", "GPUs"}
     assert by_name["GPUs"]["found"] == "0 seen by TensorFlow"
+
+
+@pytest.mark.slow
+def test_a_library_that_prints_or_ends_its_process_spoils_no_other_line(tmp_path):
+    stub_cuda.install_driver(tmp_path, code=999)
+    stub_cuda.install_wheels(tmp_path, left_out=["libcusparse.so.11"])
+    inside, elsewhere = tmp_path / "site" / "nvidia", tmp_path / "driver" / "libcusparse.so.11"
+    at_load = (
+        "#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void f() { %s; fflush(stdout); }"
+    )
+    stub_cuda.compile_library(inside / "cublas/lib/libcublas.so.11", at_load % 'printf("hello")')
+    stub_cuda.compile_library(inside / "cufft/lib/libcufft.so.10", at_load % "abort()")
+    stub_cuda.compile_library(elsewhere, "")
+    shutil.rmtree(next((tmp_path / "site").glob("nvidia_cusparse*")))
+    found = {finding["name"]: finding for finding in gpu_findings(tmp_path)}
+    assert {name for name, finding in found.items() if not finding["ok"]} == {"NVIDIA driver", "libcufft.so.10"}
+    assert "the process that loads it has failed" in found["libcufft.so.10"]["found"]
+    assert found["libcusparse.so.11"]["found"] == f"of no package, {elsewhere}"
+
+
+def test_a_library_of_a_version_that_tensorflow_does_not_take_is_wrong():
+    pins = {"nvidia-cudnn-cu11": "8.6.0.163"}
+    assert doctor._pinned_versions()["nvidia-cudnn-cu11"] == "8.6.0.163"
+    for version, fits in (("8.6.0.163", True), ("8.9.4.25", True), ("8.5.0.96", False), ("9.1.0", False), ("", True)):
+        library = doctor.CudaLibrary("libcudnn.so.8", "nvidia-cudnn-cu11", version, "/file")
+        finding = doctor._cuda_library(library, "/file", "", pins)
+        assert finding.ok == fits, version
+        assert finding.advice == "" if fits else "installs nvidia-cudnn-cu11 8.6.0.163" in finding.advice
+
+
+def test_a_check_that_does_not_end_has_failed(monkeypatch):
+    monkeypatch.setattr(doctor, "_SECONDS", 0.01)
+    assert doctor._error_of("import time; time.sleep(60)") == "it has not ended for 0 s"
+
+
+def test_gpus_that_a_variable_hides_are_mentioned(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1,0")
+    hidden = doctor._driver(doctor.Driver((12, 4), []))
+    assert hidden.ok and "CUDA_VISIBLE_DEVICES='-1,0' hides the GPUs" in hidden.advice
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert "must list a GPU" in doctor._driver(doctor.Driver((12, 4), [])).advice
 
 
 @pytest.mark.parametrize(
@@ -118,3 +162,10 @@ def test_a_gpu_without_machine_code_names_the_cache(monkeypatch):
     assert new.ok and new.found == "Stub GPU, 80 GB, compute capability 9.0"
     assert "compiles each kernel at its first use" in new.advice and "up to 4 GB in /scratch/cache" in new.advice
     assert doctor._gpu(doctor.Gpu("Stub GPU", (8, 9), 24 * 10**9)).advice == ""
+
+
+@pytest.mark.parametrize("variable, value", [("CUDA_CACHE_DISABLE", "1"), ("CUDA_CACHE_MAXSIZE", "0")])
+def test_a_gpu_without_machine_code_is_wrong_without_a_cache(variable, value, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    found = doctor._gpu(doctor.Gpu("Stub GPU", (9, 0), 80 * 10**9))
+    assert not found.ok and found.advice.endswith("unset CUDA_CACHE_DISABLE and CUDA_CACHE_MAXSIZE")

@@ -31,6 +31,10 @@ os.path.exists = lambda path: path == "/dev/nvidiactl" or exists(path)
 """
 
 
+VERSIONS = {"cudnn": "8.6.0.163", "cufft": "10.9.1", "curand": "10.3.0.86"}
+"""Versions of packages that `install_wheels` makes, where they are not 11.99.1."""
+
+
 def compile_library(path, source, *needed):
     """Compiles a shared library, whose name in other libraries is that of its file."""
     compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
@@ -66,9 +70,10 @@ def install_wheels(folder, left_out=()):
     site = folder / "site"
     compile_library(site / "stub.so", "")
     for package, inside, names in LIBRARIES:
-        metadata = site / f"nvidia_{package.replace('-', '_')}_cu11-11.8.1.dist-info"
+        metadata = site / f"nvidia_{package.replace('-', '_')}_cu11-11.99.1.dist-info"
         metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-{package}-cu11\nVersion: 11.8.1\n")
+        version = VERSIONS.get(package, "11.99.1")
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-{package}-cu11\nVersion: {version}\n")
         for name in names:
             if name not in left_out:
                 path = site / "nvidia" / inside / "lib" / name

@@ -33,7 +33,7 @@ def test_learners_have_as_many_as_they_need(monkeypatch):
     }
     assert placed(monkeypatch, ["learner/0"], devices="all", gpus=3) == {"learner/0": "0,1,2"}
     assert placed(monkeypatch, ["learner/0"], devices="GPU:1,GPU:2", gpus=3) == {"learner/0": "1,2"}
-    assert placed(monkeypatch, ["learner/0"], devices="GPU:1/2") == {"learner/0": "1"}
+    assert placed(monkeypatch, ["learner/0"], devices=" GPU:1/2") == {"learner/0": "1"}
 
 
 def test_learners_of_several_policies_share_where_there_are_too_few(monkeypatch):
@@ -53,6 +53,8 @@ def test_inference_nodes_take_what_learners_leave(monkeypatch):
 def test_gpus_have_the_names_that_the_user_has_given_them(monkeypatch):
     names = ["learner/0", "learner/1"]
     assert list(placed(monkeypatch, names, visible="5, GPU-8a,2").values()) == ["5", "GPU-8a"]
+    # CUDA reads no name after one that is none.
+    assert list(placed(monkeypatch, names, visible="3,-1,2", gpus=3).values()) == ["3", "3"]
 
 
 def test_a_machine_without_gpus_changes_nothing(monkeypatch):

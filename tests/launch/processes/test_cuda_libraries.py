@@ -1,5 +1,7 @@
 """Which processes load the CUDA libraries of the extra `cuda`, in which order, and from where."""
 
+import shutil
+
 import pytest
 import stub_cuda
 
@@ -46,7 +48,7 @@ def test_xla_finds_the_compiler_of_the_extra(tmp_path):
     assert stub_cuda.run_with(code, tmp_path, XLA_FLAGS=own) == [own]
 
 
-@pytest.mark.parametrize("hidden", ["-1", ""])
+@pytest.mark.parametrize("hidden", ["-1", "", " -1,0"])
 def test_a_process_from_which_the_gpus_are_hidden_loads_none(machine, hidden):
     assert stub_cuda.run_with(f"{LOAD}{stub_cuda.MAPPED}", machine, CUDA_VISIBLE_DEVICES=hidden) == []
 
@@ -78,11 +80,20 @@ def test_a_machine_without_a_driver_loads_nothing(tmp_path):
     assert stub_cuda.run_with(f"{LOAD}{stub_cuda.MAPPED}", tmp_path) == []
 
 
+def test_libraries_are_found_without_the_metadata_of_their_packages(tmp_path, monkeypatch):
+    stub_cuda.install_wheels(tmp_path)
+    for folder in (tmp_path / "site").glob("nvidia_cublas*"):
+        shutil.rmtree(folder)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    found = {library.name: library for library in find_libraries()}["libcublas.so.11"]
+    assert found.path == str(tmp_path / "site/nvidia/cublas/lib/libcublas.so.11") and found.version == ""
+
+
 def test_missing_libraries_are_found_missing(tmp_path, monkeypatch):
     stub_cuda.install_wheels(tmp_path, left_out=["libcublas.so.11"])
     monkeypatch.syspath_prepend(tmp_path / "site")
     found = {library.name: library for library in find_libraries()}
-    assert found["libcublas.so.11"].path == "" and found["libcublas.so.11"].version == "11.8.1"
+    assert found["libcublas.so.11"].path == "" and found["libcublas.so.11"].version == "11.99.1"
     assert found["libcublasLt.so.11"].path == str(tmp_path / "site/nvidia/cublas/lib/libcublasLt.so.11")
     assert cuda_libraries.why_unseen() == "without nvidia-cublas-cu11: see `callboard doctor`"
 
