@@ -77,5 +77,5 @@ class DrQ(DrQSettings, Sac):
 
         observation = sample.record.observation
         times = [shifted(observation, time) for time in range(self.n_step + 1)]
-        stacked = tree.map_structure(lambda *leaves: tf.stack(leaves), *times)
+        stacked = tree.map_structure(lambda *leaves: tf.concat([leaf[tf.newaxis] for leaf in leaves], axis=0), *times)
         return sample._replace(record=sample.record._replace(observation=stacked))

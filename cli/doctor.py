@@ -247,7 +247,7 @@ def _cuda_libraries() -> list[Finding]:
     while True:
         done = _run(_LOAD, *crashed)
         ended = None
-        for name, path, error in map(json.loads, done.stdout.splitlines()):
+        for name, path, error in (json.loads(line) for line in done.stdout.splitlines()):
             ended = name if error is None else None
             loaded[name] = path, error
         if ended is None:

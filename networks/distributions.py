@@ -29,16 +29,17 @@ class Categorical(NamedTuple):
         logits, seed = tf.convert_to_tensor(self.logits), stream_seed(seed, stream)
 
         def draw(part: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            return tf.random.stateless_categorical(part[0], num_samples=1, seed=part[1], dtype=dtype)
+            return tf.random.stateless_categorical(part[0], num_samples=1, seed=part[1], dtype=tf.int64)
 
         if seed.shape.rank == 1:
             actions = draw((tf.reshape(logits, (-1, logits.shape[-1])), seed))
         else:
             parts = tf.reshape(logits, (tf.shape(seed)[0], -1, logits.shape[-1]))
-            actions = tf.map_fn(draw, (parts, seed), fn_output_signature=tf.TensorSpec((None, 1), dtype))
+            actions = tf.map_fn(draw, (parts, seed), fn_output_signature=tf.TensorSpec((None, 1), tf.int64))
         # For NaN logits TensorFlow returns A, which is not an action and whose log-probability cannot be computed.
-        actions = tf.minimum(actions, tf.cast(logits.shape[-1] - 1, dtype))
-        return tf.reshape(actions, tf.shape(logits)[:-1])
+        # int32 would be compared and reshaped on the CPU, also where there is a GPU.
+        actions = tf.minimum(actions, tf.constant(logits.shape[-1] - 1, tf.int64))
+        return tf.cast(tf.reshape(actions, tf.shape(logits)[:-1]), dtype)
 
     def mode(self, dtype: Any = tf.int32) -> tf.Tensor:
         """Returns the most likely actions `[...]`."""
@@ -46,7 +47,7 @@ class Categorical(NamedTuple):
 
     def log_prob(self, action: Any) -> tf.Tensor:
         """Returns the log-probabilities `[...]` of actions `[...]`."""
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=action, logits=self.logits)
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(action, tf.int64), logits=self.logits)
 
     def log_probs(self) -> tf.Tensor:
         """Returns the log-probabilities `[..., A]` of all actions."""

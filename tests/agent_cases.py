@@ -333,8 +333,23 @@ AGENT_CASES = (
         default_tasks=(),
         short={},
         changed_replay=SMALLER_REPLAY,
-        # Its losses are SAC's; its observations are images, see tests/agents/test_drq.py.
-        small_updates={},
+        small_updates={
+            # Its losses are SAC's.
+            "drq": SmallUpdate(
+                {
+                    **SIZES,
+                    **SAC_EPSILON,
+                    **SAC_RATES,
+                    "network.normalize_observations": False,
+                    "network.filters": ((4, 3, 2), (4, 3, 2)),
+                    "network.image_features": 5,
+                    "frame_stack": 1,
+                },
+                transitions=1,
+                images=True,
+                slow=True,
+            )
+        },
         first_loss="critic loss",
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
     ),

@@ -58,5 +58,7 @@ class SmallUpdate(NamedTuple):
     """Number of transitions in an item of the batch."""
     continuous: bool = False
     """Whether actions are vectors, not integers."""
+    images: bool = False
+    """Whether observations are images, not vectors."""
     slow: bool = False
     """Whether other small updates have the same parts, so that it need not be compared in the fast tests."""

@@ -16,8 +16,12 @@ import tensorflow as tf
 import tree
 
 from ...data import Nest
+from ...networks.gathers import gather_nd
 from ...transitions import reached_transitions
 from .shapes import check_ranks, check_same_shape
+
+_INDEX = tf.int64
+"""int32 would be added up on the CPU, also where there is a GPU."""
 
 
 class NStep(NamedTuple):
@@ -28,7 +32,7 @@ class NStep(NamedTuple):
     discount: Any
     """`[...]`, the product of the discounts, by which the value at `index` is multiplied."""
     index: Any
-    """int32 `[...]`, position in the window or sequence of the observation to bootstrap from.  Where `discount` is 0
+    """int64 `[...]`, position in the window or sequence of the observation to bootstrap from.  Where `discount` is 0
     it is in range but has no meaning."""
     valid: Any
     """bool `[...]`, whether the sum contains any transition.  If not, nothing is learned from it."""
@@ -75,7 +79,7 @@ def n_step_sequence(r_t: Any, discount_t: Any, valid_t: Any, n: int) -> NStep:
     # Shifting fills in False: no transition after the end of the sequence is valid.
     shifts = range(min(n, length))
     lengths, steps = _add_up(*([_shifted(x_t, shift) for shift in shifts] for x_t in (r_t, discount_t, valid_t)))
-    return steps._replace(index=tf.range(length)[:, tf.newaxis] + lengths)
+    return steps._replace(index=tf.range(length, dtype=lengths.dtype)[:, tf.newaxis] + lengths)
 
 
 def take_along_time(x: Nest, index: Any) -> Nest:
@@ -83,7 +87,7 @@ def take_along_time(x: Nest, index: Any) -> Nest:
 
     Args:
       x: nest of `[T, B, ...]`.
-      index: int32 `[B]` or `[S, B]`, in 0..T-1, such as `NStep.index`.
+      index: int64 `[B]` or `[S, B]`, in 0..T-1, such as `NStep.index`.
 
     Returns:
       Nest of `[B, ...]` or `[S, B, ...]`.
@@ -91,19 +95,19 @@ def take_along_time(x: Nest, index: Any) -> Nest:
     index = tf.convert_to_tensor(index)
     batch = tf.broadcast_to(tf.range(tf.shape(index)[-1], dtype=index.dtype), tf.shape(index))
     where = tf.stack([index, batch], axis=-1)
-    return tree.map_structure(lambda leaf: tf.gather_nd(leaf, where), x)
+    return tree.map_structure(lambda leaf: gather_nd(leaf, where), x)
 
 
 @tf.autograph.experimental.do_not_convert
 def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], valid: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
     """Adds up consecutive transitions; returns the number of steps in each sum, and `NStep` without its index."""
     zeros = tf.zeros_like(rewards[0])
-    returns, product, lengths = zeros, tf.ones_like(zeros), tf.zeros_like(zeros, tf.int32)
+    returns, product, lengths = zeros, tf.ones_like(zeros), tf.zeros_like(zeros, _INDEX)
     for reward, discount, reached in zip(rewards, discounts, reached_transitions(valid, discounts), strict=True):
         # Select instead of multiplying by 0: transitions past the end may hold arbitrary values.
         returns += tf.where(reached, product * reward, zeros)
         product = tf.where(reached, product * discount, product)
-        lengths += tf.cast(reached, tf.int32)
+        lengths += tf.cast(reached, _INDEX)
     return lengths, NStep(returns, product, lengths, valid[0])
 
 

@@ -8,6 +8,7 @@ import tree
 from ...data import Nest
 from ...specs import is_image
 from .. import stateless_random
+from ..gathers import gather
 from ..random_streams import Stream
 
 
@@ -25,14 +26,14 @@ def random_shift(images: Any, seed: Any, index: Any, pixels: int) -> tf.Tensor:
     images = tf.convert_to_tensor(images)
     height, width, channels = images.shape[1:]
     uniform = stateless_random.uniform(seed, Stream.SHIFT, index, (2,), tf.float64)
-    offsets = tf.cast(uniform * (2 * pixels + 1), tf.int32) - pixels
+    offsets = tf.cast(uniform * (2 * pixels + 1), tf.int64) - pixels
     rows, columns = (
-        tf.clip_by_value(tf.range(size) + offsets[:, axis, tf.newaxis], 0, size - 1)
+        tf.clip_by_value(tf.range(size, dtype=tf.int64) + offsets[:, axis, tf.newaxis], 0, size - 1)
         for axis, size in enumerate((height, width))
     )
     # One gather of pixels by their index in the batch takes a quarter of the time of a gather along each axis.
-    rows += height * tf.range(tf.shape(images)[0])[:, tf.newaxis]
-    return tf.gather(tf.reshape(images, (-1, channels)), width * rows[:, :, tf.newaxis] + columns[:, tf.newaxis])
+    rows += height * tf.range(tf.shape(images, tf.int64)[0])[:, tf.newaxis]
+    return gather(tf.reshape(images, (-1, channels)), width * rows[:, :, tf.newaxis] + columns[:, tf.newaxis])
 
 
 def shifted_observations(spec: Nest, observation: Nest, seed: Any, index: Any, pixels: int) -> Nest:

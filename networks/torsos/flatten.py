@@ -14,7 +14,7 @@ from ...specs import MultiDiscreteArray, is_image
 
 def scale(value: tf.Tensor, dtype: Any) -> tf.Tensor:
     """Casts to the compute dtype; uint8 values, taken as pixels, are scaled from 0..255 to 0..1."""
-    cast = tf.cast(value, dtype)
+    cast = _cast(value, dtype)
     return cast / 255 if value.dtype == tf.uint8 else cast
 
 
@@ -34,9 +34,14 @@ def scale_by_bounds(spec: specs.Array, value: tf.Tensor, dtype: Any) -> tf.Tenso
     if np.any(low):
         # float32 would round values between large bounds.
         exact = tf.float64 if spec.dtype.itemsize > 2 else dtype
-        value = tf.cast(value, exact) - tf.cast(low, exact)
-    value = tf.cast(value, dtype)
-    return value if np.all(width == 1) else value / tf.cast(width, dtype)
+        value = _cast(value, exact) - tf.constant(low, exact)
+    value = _cast(value, dtype)
+    return value if np.all(width == 1) else value / tf.constant(width, dtype)
+
+
+def _cast(value: tf.Tensor, dtype: Any) -> tf.Tensor:
+    """Casts, also to bfloat16, by operations that have kernels for GPUs: to it there is one for float32 alone."""
+    return tf.cast(tf.cast(value, tf.float32) if dtype == tf.bfloat16 else value, dtype)
 
 
 def _low_and_width(spec: specs.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -102,8 +107,9 @@ def _flat_leaf(leaf: specs.Array, tensor: Any, dtype: Any) -> tf.Tensor:
 
 def _one_hot_parts(tensor: tf.Tensor, num_values: np.ndarray, dtype: Any) -> tf.Tensor:
     """One-hot encodes choices `[B, ...]` as `[B, sum(num_values)]`, one segment per choice."""
-    choices = tf.reshape(tensor, (-1, len(num_values)))
+    # int32 would be compared on the CPU, also where there is a GPU.
+    choices = tf.reshape(tf.cast(tensor, tf.int64), (-1, len(num_values)))
     choice = np.repeat(np.arange(len(num_values)), num_values)
     first = np.cumsum(num_values) - num_values
     value = np.arange(num_values.sum()) - first[choice]
-    return tf.cast(tf.equal(tf.gather(choices, choice, axis=1), tf.cast(value, choices.dtype)), dtype)
+    return _cast(tf.equal(tf.gather(choices, choice, axis=1), value), dtype)

@@ -34,6 +34,7 @@ from callboard.specs import EnvironmentSpec
 
 BATCH = 8
 UPDATES = 3
+IMAGE = dm_specs.BoundedArray((36, 36, 1), np.uint8, 0, 255)
 OBSERVATION = dm_specs.Array((3,), np.float32)
 DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
 CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [1.0, 5.0]))
@@ -43,7 +44,8 @@ def made(name):
     """A small agent of the table, the specs of its environment, and the number of transitions in its items."""
     case, small = SMALL_UPDATES[name]
     agent = from_values(agent_class(case.name), small.settings)
-    return agent, CONTINUOUS if small.continuous else DISCRETE, small.transitions
+    spec = CONTINUOUS if small.continuous else DISCRETE
+    return agent, spec._replace(observation=IMAGE) if small.images else spec, small.transitions
 
 
 def random_sample(layout, length, seed=0):
@@ -56,7 +58,7 @@ def random_sample(layout, length, seed=0):
         if spec.dtype.is_bool:
             return np.zeros(shape, bool)
         if spec.dtype.is_integer:
-            return rng.integers(3, size=shape).astype(spec.dtype.as_numpy_dtype)
+            return rng.integers(256 if spec.dtype == tf.uint8 else 3, size=shape).astype(spec.dtype.as_numpy_dtype)
         return rng.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
 
     record: Record = tree.map_structure(lambda spec: values(spec, (length, BATCH)), layout.record)

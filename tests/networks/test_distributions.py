@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpu_kernels import nodes_of, without_kernel
 
 from callboard.networks.distributions import Categorical, DiagonalGaussian, SquashedGaussian
 
@@ -60,6 +61,18 @@ def test_parts_with_seeds_of_their_own_are_sampled_as_if_alone():
     together = tf.function(lambda seeds: Categorical(tf.constant(logits)).sample(seeds), autograph=False)(seeds)
     alone = [Categorical(part).sample(seed) for part, seed in zip(np.split(logits, 3), seeds, strict=True)]
     np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
+def test_choices_are_sampled_and_weighed_on_a_gpu():
+    @tf.function(autograph=False)
+    def sampled(logits, seed, action):
+        policy = Categorical(logits)
+        action = action + tf.cast(policy.logits[:, 0], action.dtype)
+        return policy.log_prob(policy.sample(seed)), policy.log_prob(action)
+
+    specs = [((None, 3), tf.float32), ((2, 2), tf.int64), ((None,), tf.int64)]
+    graph = sampled.get_concrete_function(*(tf.TensorSpec(*spec) for spec in specs))
+    assert without_kernel(nodes_of(graph)) == set()
 
 
 def test_actions_ruled_out():

@@ -156,8 +156,8 @@ class PlacementPart:
       learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
         TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
         docs/learners.md.
-      gpu_memory: GB of each of its GPUs that a learner, an inference node or a policy server may use; None for as much
-        as it needs.
+      gpu_memory: GB of each of its GPUs, at least 0.1, that a learner, an inference node or a policy server may use;
+        None for as much as it needs.
       tf32: whether learners, inference nodes and policy servers compute products and convolutions of float32 on GPUs
         with the 10 bits of mantissa of TF32, which is faster on GPUs since Ampere.
       jit_compile: whether XLA compiles the learner's step, for one device of one learner, see docs/learners.md.

@@ -21,9 +21,12 @@ from callboard.settings.nested_settings import declared_fields, from_values, wit
 
 ENVS, STACK = 4, 3
 CASES = [
-    case for case in AGENT_CASES if case.small_updates and "frame_stack" in declared_fields(agent_settings(case.name))
+    case
+    for case in AGENT_CASES
+    if any(not small.images for small in case.small_updates.values())
+    and "frame_stack" in declared_fields(agent_settings(case.name))
 ]
-"""Without A3C, whose learner reads gradients, and the agents of teams, which stack no frames."""
+"""Without A3C, whose learner reads gradients, DrQ, which takes no vectors, and the agents of teams, without stacks."""
 FAST = ("impala", "ppo")
 """Their sequences share an observation, and share none; tests of Ape-X and R2D2 have other items."""
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tree
 from episodes import is_experience, random_timesteps
+from gpu_kernels import nodes_of, without_kernel
 
 from callboard.agents.losses.n_step import n_step_sequence, n_step_window, take_along_time
 from callboard.transitions import valid_transitions
@@ -41,7 +42,7 @@ def arguments(reward, timesteps):
 def test_sequences_equal_the_walk(seed, n):
     reward, timesteps = random_sequences(seed)
     result = tree.map_structure(np.asarray, n_step_sequence(**arguments(reward, timesteps), n=n))
-    assert result.returns.dtype == result.discount.dtype == np.float64 and result.index.dtype == np.int32
+    assert result.returns.dtype == result.discount.dtype == np.float64 and result.index.dtype == np.int64
     lengths = set()
     for t in range(STEPS):
         for b in range(BATCH):
@@ -105,6 +106,17 @@ def test_take_along_time():
     many = take_along_time(x, np.stack([index, index[::-1]]))
     assert many["frame"].shape == (2, 3, 2)
     np.testing.assert_array_equal(many["flag"], [[9, 1, 8], [6, 1, 11]])
+
+
+def test_windows_are_read_on_a_gpu():
+    @tf.function(autograph=False)
+    def ends(observation, r_t, discount_t, valid_t):
+        steps = n_step_window(r_t, discount_t, valid_t), n_step_sequence(r_t, discount_t, valid_t, 2)
+        return [take_along_time(observation, one.index) for one in steps]
+
+    numbers, flags = (tf.TensorSpec((3, None), dtype) for dtype in (tf.float32, tf.bool))
+    graph = ends.get_concrete_function(tf.TensorSpec((4, None, 7, 7, 3), tf.uint8), numbers, numbers, flags)
+    assert without_kernel(nodes_of(graph)) == set()
 
 
 def test_float32_and_graphs_of_unknown_batch():

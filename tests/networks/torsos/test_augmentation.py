@@ -1,7 +1,9 @@
 """Random shifts against a loop that pads and crops."""
 
 import numpy as np
+import tensorflow as tf
 from dm_env import specs as dm_specs
+from gpu_kernels import nodes_of, without_kernel
 
 from callboard.networks.random_streams import Stream
 from callboard.networks.stateless_random import uniform
@@ -42,3 +44,9 @@ def test_only_the_images_of_an_observation_are_shifted():
     found = shifted_observations(spec, given, SEED, np.arange(20), PIXELS)
     assert found["body"] is given["body"]
     np.testing.assert_array_equal(found["eye"], random_shift(given["eye"], SEED, np.arange(20), PIXELS))
+
+
+def test_images_are_shifted_on_a_gpu():
+    shifts = tf.function(lambda given, index: random_shift(given, SEED, index, PIXELS), autograph=False)
+    graph = shifts.get_concrete_function(tf.TensorSpec((None, 7, 9, 3), tf.uint8), tf.TensorSpec((None,), tf.int32))
+    assert without_kernel(nodes_of(graph)) == set()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
+from gpu_kernels import nodes_of, without_kernel
 
 from callboard.networks.torsos.flatten import feature_size, flat_features, scale_by_bounds
 from callboard.specs import MultiDiscreteArray
@@ -68,3 +69,19 @@ def test_choices_are_one_hot_each_by_itself():
         flat_features(spec, value, tf.float32),
         [[0, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 7], [1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0, 0, -8]],
     )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64", "bool", "float32", "float64"])
+@pytest.mark.parametrize("computed_in", ["float32", "bfloat16"])
+def test_observations_become_features_on_a_gpu(dtype, computed_in):
+    dtype = np.dtype(dtype)
+    spec = {
+        "any": specs.Array((3,), dtype),
+        "some": MultiDiscreteArray([2, 3]),
+        "one": specs.DiscreteArray(3),
+    }
+    if dtype.kind in "iu":
+        spec["bounded"] = specs.BoundedArray((3,), dtype, [0, 1, 2], 100)
+    given = {name: tf.TensorSpec((None, *leaf.shape), leaf.dtype) for name, leaf in spec.items()}
+    features = tf.function(lambda value: flat_features(spec, value, computed_in), autograph=False)
+    assert without_kernel(nodes_of(features.get_concrete_function(given))) == set()
