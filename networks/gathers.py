@@ -1,11 +1,11 @@
-"""Gathers of tensors of any dtype by operations that have kernels for GPUs.
+"""Gathers and stacks tensors of any dtype by operations that have kernels for GPUs.
 
-TensorFlow gathers no integers of 8 or 16 bits on a GPU, nor unsigned ones: it would copy a batch of images to the
-processor.
+TensorFlow gathers and stacks no integers of 8 or 16 bits on a GPU, nor unsigned ones: it would copy a batch of images
+to the processor.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +22,11 @@ def gather_nd(x: Any, where: Any) -> tf.Tensor:
     """Does what `tf.gather_nd` does."""
     where = tf.convert_to_tensor(where)
     return _of_words(tf.convert_to_tensor(x), where.shape[-1], lambda words: tf.gather_nd(words, where))
+
+
+def stack(leaves: Sequence[Any], axis: int = 0) -> tf.Tensor:
+    """Does what `tf.stack` does."""
+    return tf.concat([tf.expand_dims(leaf, axis) for leaf in leaves], axis)
 
 
 def _of_words(x: tf.Tensor, axes: int, gathered: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:

@@ -90,8 +90,9 @@ class QmixPolicy(EpsilonGreedyPolicy):
             None if rates is None else tf.repeat(rates, members),
             tf.reshape(slots, (-1,)),
             seed,
+            tf.int64,
             legal=tf.reshape(legal, (-1, actions)),
         )
         action = tf.reshape(chosen, (-1, members))
-        after = QmixState(core, action, self._team.present(timestep.observation))
+        after = QmixState(core, tf.cast(action, tf.int32), self._team.present(timestep.observation))
         return self._team.joined(action), QmixExtras(action_value(q, action)), after

@@ -99,7 +99,7 @@ class Team:
 
     def joined(self, actions: tf.Tensor) -> Nest:
         """Returns the team's action, a nest of `[...]`, for the members' actions `[..., M]`."""
-        parts = tf.unstack(actions, axis=-1)
+        parts = [tf.cast(actions, tf.int64)[..., index] for index in range(len(self.members))]
         parts = [tf.cast(part, choice.dtype) for part, choice in zip(parts, self._choices, strict=True)]
         return parts[0] if self._alone else dict(zip(self.members, parts, strict=True))
 

@@ -11,6 +11,7 @@ from dm_env import specs as dm_specs
 from ...action_masks import MASK
 from ...data import Nest
 from ...specs import EnvironmentSpec
+from ..gathers import stack
 from ..network import Inputs, Network
 from .team import Team
 
@@ -94,7 +95,7 @@ class TeamNetwork(tf.Module):
         by_member = self._by_member(inputs)
         if self._shared:
             (network,), members = self.networks.values(), len(self._team.members)
-            merged = tree.map_structure(lambda *leaves: _merged(tf.stack(leaves, axis), axis), *by_member)
+            merged = tree.map_structure(lambda *leaves: _merged(stack(leaves, axis), axis), *by_member)
             states = tree.map_structure(lambda leaf: _merged(leaf, 1), state)
             begins = _merged(inputs.begins, axis)
             q, states = getattr(network, method)(Inputs(merged), states, begins, *arguments)
@@ -108,7 +109,10 @@ class TeamNetwork(tf.Module):
         return tf.stack(outputs, axis), tree.map_structure(lambda *leaves: tf.stack(leaves, axis=1), *after)
 
     def _by_member(self, inputs: TeamInputs) -> list[Nest]:
-        previous = tf.unstack(tf.where(inputs.begins, -1, inputs.previous_action), axis=-1)
+        # int32, and what is unstacked, would be taken apart on the CPU, also where there is a GPU.
+        before = tf.cast(inputs.previous_action, tf.int64)
+        before = tf.where(inputs.begins, tf.constant(-1, tf.int64), before)
+        previous = [before[..., index] for index in range(len(self._team.members))]
         legal = tf.unstack(self._team.legal(inputs.observation), axis=-2)
         parts = []
         for index, observation in enumerate(self._team.observations(inputs.observation)):

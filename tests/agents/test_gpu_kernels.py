@@ -21,6 +21,9 @@ ON_THE_PROCESSOR = {
     "StatelessRandomGetKeyCounter(int64) of Bitcast",
 }
 
+OF_TEAMS = {"StridedSlice(int32, int32) of Cast"}
+"""The actions of a team's members, an int32 each."""
+
 CASES = {
     **{name: (name, {}) for name in SMALL_UPDATES},
     "ppo-minibatches": ("ppo", {"minibatches": 2}),
@@ -65,11 +68,13 @@ def test_what_a_learner_computes_on_the_processor(name, computed_in):
     used = {node.op for node in nodes}
     assert "MatMul" in used
     # Of actors with critics, a vector is its own features, and no torso computes.
-    has_torso = not isinstance(agent.network, ActorCriticSettings)
-    assert (tf.bfloat16 in {tf.as_dtype(node.attr["T"].type) for node in nodes if node.op == "MatMul"}) == (
+    has_torso = spec.observation is IMAGE or not isinstance(agent.network, ActorCriticSettings)
+    assert (tf.bfloat16 in {tf.as_dtype(node.attr["T"].type) for node in nodes if node.op in ("MatMul", "Conv2D")}) == (
         computed_in == "bfloat16" and has_torso
     )
     expected = ON_THE_PROCESSOR if "StatelessShuffle" in used else set()
+    if name.startswith(("qmix", "vdn")):
+        expected = OF_TEAMS
     assert without_kernel(graphs) == expected
 
     policy = agent.make_policy(networks, "train")
