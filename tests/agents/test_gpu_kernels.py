@@ -22,7 +22,7 @@ ON_THE_PROCESSOR = {
 }
 
 OF_TEAMS = {"StridedSlice(int32, int32) of Cast"}
-"""The actions of a team's members, an int32 each."""
+"""What a policy does with the actions of a team's members, an int32 each."""
 
 CASES = {
     **{name: (name, {}) for name in SMALL_UPDATES},
@@ -73,13 +73,11 @@ def test_what_a_learner_computes_on_the_processor(name, computed_in):
         computed_in == "bfloat16" and has_torso
     )
     expected = ON_THE_PROCESSOR if "StatelessShuffle" in used else set()
-    if name.startswith(("qmix", "vdn")):
-        expected = OF_TEAMS
     assert without_kernel(graphs) == expected
 
     policy = agent.make_policy(networks, "train")
     acts = BatchedPolicy(policy, layout)._act.traced
-    assert without_kernel(nodes_of(acts)) == set()
+    assert without_kernel(nodes_of(acts)) <= (OF_TEAMS if name.startswith(("qmix", "vdn")) else set())
 
     publishes = PackedVariables(policy.variables)
     graphs = nodes_run_by(publishes)
