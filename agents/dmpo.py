@@ -19,6 +19,7 @@ from ..networks.actor_critics.deterministic_actor_critic import (
 )
 from ..networks.actor_critics.mpo_networks import GaussianHead, MpoDuals
 from ..networks.distributions import DiagonalGaussian
+from ..networks.gathers import gather
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream
 from ..replay import stacked_spec
@@ -180,7 +181,8 @@ class DMPO(DMPOSettings, TransitionAgent):
         index = global_index(tf.shape(steps.valid)[0])
         normal = noise.standard_normal(seed, Stream.TARGET_ACTION, index, (number, size), dtype)
         actions = tf.stop_gradient(target_policy.sample(tf.transpose(normal, (1, 0, 2))))
-        repeated = tree.map_structure(lambda leaf: tf.tile(leaf, (number, *[1] * (leaf.shape.rank - 1))), x_t)
+        rows = tf.tile(tf.range(tf.shape(tree.flatten(x_t)[0])[0]), (number,))
+        repeated = tree.map_structure(lambda leaf: gather(leaf, rows), x_t)
         within = tf.reshape(tf.clip_by_value(actions, -1.0, 1.0), (-1, size))
         logits = tf.reshape(learned.target_critic(repeated, within), (number, -1, self.atoms))
         probabilities = tf.reduce_mean(tf.nn.softmax(logits), axis=0)

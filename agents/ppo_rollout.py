@@ -8,6 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest, Sample
+from ..networks.gathers import gather
 from ..networks.heads.popart import updated_return_scale
 from ..networks.network import Inputs
 from ..networks.random_streams import Stream, stream_seed
@@ -140,5 +141,5 @@ def select_minibatch(rollout: Any, minibatches: int, number: tf.Tensor, seed: tf
     order = tf.random.experimental.stateless_shuffle(tf.range(sequences), stream_seed(seed, Stream.MINIBATCH))
     columns = sequences // minibatches
     chosen = order[number * columns :][:columns]
-    selected = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), rollout._replace(state=()))
-    return selected._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), rollout.state))
+    selected = tree.map_structure(lambda leaf: gather(leaf, chosen, axis=1), rollout._replace(state=()))
+    return selected._replace(state=tree.map_structure(lambda leaf: gather(leaf, chosen), rollout.state))

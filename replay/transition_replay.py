@@ -81,8 +81,8 @@ class TransitionReplay(SampledReplay):
 
 def _are_alike(achieved: Any, desired: Any) -> bool:
     """Returns whether two arrays have the same values; numbers may have other bounds."""
-    values = [getattr(spec, "num_values", None) for spec in (achieved, desired)]
-    return (achieved.shape, achieved.dtype) == (desired.shape, desired.dtype) and np.array_equal(*values)
+    one, other = (np.array(getattr(spec, "num_values", None)) for spec in (achieved, desired))
+    return (achieved.shape, achieved.dtype) == (desired.shape, desired.dtype) and np.array_equal(one, other)
 
 
 def _goal_text(spec: Any) -> str:

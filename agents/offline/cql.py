@@ -16,6 +16,7 @@ from ...networks.action_policy import is_single_box
 from ...networks.actions.legal_actions import legal_actions
 from ...networks.actor_critics.actor_critic import ActorCritic
 from ...networks.distributions import SquashedGaussian
+from ...networks.gathers import gather
 from ...networks.network import Inputs
 from ...networks.random_streams import Stream
 from ...transitions import valid_transitions
@@ -69,7 +70,8 @@ class CQL(CQLSettings, Sac):
             )
         actions, log_density_t = self._sampled(networks, x_t, x_tp1, seed, tf.shape(valid_t)[0])
         number = 3 * self.action_samples
-        repeated = tree.map_structure(lambda leaf: tf.repeat(leaf, number, axis=0), x_t)
+        rows = tf.repeat(tf.range(tf.shape(tree.flatten(x_t)[0])[0]), number)
+        repeated = tree.map_structure(lambda leaf: gather(leaf, rows), x_t)
         sampled = networks.critic(repeated, tf.reshape(actions, (-1, networks.bounds.size)))
         taken = networks.critic(x_t, networks.bounds.from_environment(record.action[0], actions.dtype))
         return tf.add_n(

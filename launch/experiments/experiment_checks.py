@@ -112,7 +112,7 @@ def check_shares(acting: ActingPart) -> None:
 def check_devices(placement: PlacementPart, learners_here: int) -> None:
     """Rejects devices that `learners_here` learners on this machine cannot have."""
     devices = parse_devices(placement.learner_devices)
-    count = devices.count()
+    count = devices.device_count()
     if placement.learners > 1 and count > 1 and devices.kind == "CPU":
         raise CallboardError(
             f"each of {placement.learners} learners has one device of the processor, not {count}: "

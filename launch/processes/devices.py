@@ -54,7 +54,7 @@ class LearnerDevices(NamedTuple):
         """Whether they are all GPUs of a machine."""
         return not self.kind and self.number is None
 
-    def count(self) -> int:
+    def device_count(self) -> int:
         """Returns their number; only that of all GPUs depends on the machine that this runs on."""
         if self.are_all:
             return max(1, len(find_gpus().gpus))

@@ -27,6 +27,7 @@ OF_TEAMS = {"StridedSlice(int32, int32) of Cast"}
 CASES = {
     **{name: (name, {}) for name in SMALL_UPDATES},
     "ppo-minibatches": ("ppo", {"minibatches": 2}),
+    "ppo-minibatches-images": ("ppo", {"minibatches": 2}),
     # The first of each agent; DrQ's has images.
     **{
         f"{name}-images": (name, {})

@@ -23,7 +23,7 @@ class LayoutPart(LimitsPart, PlacementPart, PoliciesPart):
     def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
         """Returns the layout of the run, without its record and state; see `acting_layout`."""
         return self.acting_layout(spec)._replace(
-            replicas=self.learners * parse_devices(self.learner_devices).count(), learners=self.learners
+            replicas=self.learners * parse_devices(self.learner_devices).device_count(), learners=self.learners
         )
 
     def acting_layout(self, spec: EnvironmentSpec | None = None) -> Layout:

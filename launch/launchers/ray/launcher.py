@@ -77,9 +77,10 @@ class RayLauncher(Launcher):
         devices = parse_devices(setting)
         if devices.kind == "CPU" and gpus:
             raise CallboardError(f"ray_gpus.learner is {gpus:g}, but learner_devices names {setting}: leave one out")
-        if devices.count() > max(1.0, gpus):
+        number = devices.device_count()
+        if number > max(1.0, gpus):
             raise CallboardError(
-                f"ray_gpus.learner is {gpus:g}, but each learner has {devices.count()} devices: leave it out, or set "
+                f"ray_gpus.learner is {gpus:g}, but each learner has {number} devices: leave it out, or set "
                 "learner_devices to 1"
             )
 

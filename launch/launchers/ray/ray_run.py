@@ -376,7 +376,7 @@ def bundles_of(
     devices = parse_devices(placement.learner_devices)
     on_processor = devices.kind == "CPU" or (devices.number == 1 and not has_gpus)
     of_kind: dict[str, float] = {
-        "learner": 0.0 if on_processor else float(devices.count()),
+        "learner": 0.0 if on_processor else float(devices.device_count()),
         "inference": float(has_gpus),
         **gpus,
     }

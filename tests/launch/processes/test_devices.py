@@ -98,7 +98,7 @@ def test_devices_that_are_not_there_are_refused(setting, message, taken):
     ],
 )
 def test_devices_are_counted_also_where_this_machine_has_fewer(setting, count):
-    assert parse_devices(setting).count() == count
+    assert parse_devices(setting).device_count() == count
 
 
 NONE_OF_THESE = "must be a number of up to 3 digits, all, or names such as CPU:0,CPU:1 or GPU:0/2, not "
