@@ -13,7 +13,7 @@ from ..errors import CallboardError
 from ..networks.action_policy import is_single_box
 from ..networks.actor_critics.actor_critic import ActorCritic
 from ..networks.actor_critics.shared_encoder import FILTERS, shared_encoder_networks
-from ..networks.gathers import stack
+from ..networks.gathers import stack_leaves
 from ..networks.random_streams import Stream, stream_seed
 from ..networks.torsos.augmentation import shifted_observations
 from ..networks.torsos.torsos import check_filters
@@ -78,5 +78,5 @@ class DrQ(DrQSettings, Sac):
 
         observation = sample.record.observation
         times = [shifted(observation, time) for time in range(self.n_step + 1)]
-        stacked = tree.map_structure(lambda *leaves: stack(leaves), *times)
+        stacked = tree.map_structure(lambda *leaves: stack_leaves(leaves), *times)
         return sample._replace(record=sample.record._replace(observation=stacked))

@@ -24,7 +24,7 @@ def gather_nd(x: Any, where: Any) -> tf.Tensor:
     return _of_words(tf.convert_to_tensor(x), where.shape[-1], lambda words: tf.gather_nd(words, where))
 
 
-def stack(leaves: Sequence[Any], axis: int = 0) -> tf.Tensor:
+def stack_leaves(leaves: Sequence[Any], axis: int = 0) -> tf.Tensor:
     """Does what `tf.stack` does."""
     return tf.concat([tf.expand_dims(leaf, axis) for leaf in leaves], axis)
 

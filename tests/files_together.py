@@ -1,5 +1,6 @@
 """Which files of tests run in one process, of several that run tests: those that share what takes long to make."""
 
+import contextlib
 import functools
 import pathlib
 
@@ -37,8 +38,10 @@ class FilesTogether(LoadFileScheduling):
 
     def _reschedule(self, node):
         is_ready = node in self.registered_collections
-        while is_ready and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
-            super()._reschedule(node)
+        # Tests that cannot be sent to one that has just crashed go to others once that is noticed.
+        with contextlib.suppress(OSError):
+            while is_ready and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+                super()._reschedule(node)
 
     @functools.cached_property
     def _apart(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a worker imports: the modules, environments and wrappers that settings name.
+"""Imports of a worker: the modules, environments and wrappers that settings name.
 
 This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
 """
@@ -17,7 +17,7 @@ from ...settings.object_origins import object_origin
 from .stepping import Refused, message_of_error
 
 _ADAPTED = ("ale", "envpool", "gymnasium", "pettingzoo")
-"""What before a colon is no module."""
+"""Prefixes of names that are no modules."""
 
 
 def imported(module: str, package: str = "", is_named: bool = False) -> Any:

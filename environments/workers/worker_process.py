@@ -49,7 +49,7 @@ _REQUIREMENTS = {
     "yaml": "pyyaml",
     **{name: name for name in ("envpool", "gym", "gymnasium", "minigrid", "mpe2", "pettingzoo", "shimmy")},
 }
-"""What installs modules of libraries of environments, and of packages with another name."""
+"""Packages to install for modules of libraries of environments, and for those with another name."""
 
 
 class WorkerTraceback(Exception):

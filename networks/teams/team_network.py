@@ -11,7 +11,7 @@ from dm_env import specs as dm_specs
 from ...action_masks import MASK
 from ...data import Nest
 from ...specs import EnvironmentSpec
-from ..gathers import stack
+from ..gathers import stack_leaves
 from ..network import Inputs, Network
 from .team import Team
 
@@ -95,7 +95,7 @@ class TeamNetwork(tf.Module):
         by_member = self._by_member(inputs)
         if self._shared:
             (network,), members = self.networks.values(), len(self._team.members)
-            merged = tree.map_structure(lambda *leaves: _merged(stack(leaves, axis), axis), *by_member)
+            merged = tree.map_structure(lambda *leaves: _merged(stack_leaves(leaves, axis), axis), *by_member)
             states = tree.map_structure(lambda leaf: _merged(leaf, 1), state)
             begins = _merged(inputs.begins, axis)
             q, states = getattr(network, method)(Inputs(merged), states, begins, *arguments)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from gpu_kernels import nodes_of, without_kernel
 
-from callboard.networks.gathers import gather, gather_nd, stack
+from callboard.networks.gathers import gather, gather_nd, stack_leaves
 
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 bfloat16 float32 float64".split()
 WHERE = np.array([[2, 0], [0, 1], [1, 1]])
@@ -24,7 +24,7 @@ def test_they_are_those_of_tensorflow(dtype, shape):
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, None, *shape), dtype)])
     def gathered(x):
-        return gather_nd(x, WHERE), gather(x, WHERE % 2, axis=1), gather(x, WHERE[:, 0]), stack([x, x], axis=1)
+        return gather_nd(x, WHERE), gather(x, WHERE % 2, axis=1), gather(x, WHERE[:, 0]), stack_leaves([x, x], axis=1)
 
     assert without_kernel(nodes_of(gathered.get_concrete_function())) == set()
     for found in (gathered(x), gathered.python_function(x)):

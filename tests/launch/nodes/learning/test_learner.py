@@ -21,7 +21,7 @@ from callboard.launch.run_directory.checkpoints import step_of
         (["--learners", "2", "--learner-devices", "CPU:0,CPU:1"], "each of 2 learners has one device of the processor"),
         (["--learners", "0"], "learners must be a whole number from 1"),
         (["--jit-compile", "true", "--learners", "2"], "jit_compile is for one learner with one device, not for 2"),
-        (["--gpu-memory", "0"], "gpu_memory must be a number above 0"),
+        (["--gpu-memory", "0"], "gpu_memory must be a number from 0.1 to"),
         (["--learner-threads", "-1"], "learner_threads must be a whole number from 0 to 1,024, not -1"),
     ],
 )
