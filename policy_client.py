@@ -82,7 +82,7 @@ class PolicyClient:
         parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a policy server: write http://HOST:PORT")
-        if not isinstance(token, str) or not isinstance(ca_file, str | None):
+        if not isinstance(token, str) or not isinstance(ca_file, (str, type(None))):
             raise ValueError("token and ca_file are texts: the token that the server has shown, and a path")
         for name, seconds in (("patience", patience), ("timeout", timeout)):
             if not isinstance(seconds, (int, float)) or not seconds >= 0:

@@ -31,6 +31,10 @@ REMOVED = {
         "networks.actor_critics.actor_critic:TwinQ networks.actor_critics.composed_actor_critic:AdditiveTwinCritic "
         "networks.actor_critics.discrete_actor_critic:DiscreteTwinCritic"
     ),
+    "methods of the devices of a learner, and of agents": (
+        "launch.experiments.experiment_checks:check_learner_steps launch.nodes.devices:device_count "
+        "launch.nodes.devices:device_names"
+    ),
     "methods of the experiment and its policies": (
         "launch.experiments.recorded_sources:with_recorded_data "
         "launch.trained.trained_policy_sources:with_absolute_path launch.trained.warm_start:with_absolute_sources "
