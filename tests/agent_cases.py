@@ -19,6 +19,7 @@ from small_updates import (
     SIZES,
     SMALL,
     SMALL_APEX,
+    SMALL_DRQ,
     SMALL_QUEUE,
     SMALL_TEAM,
     SmallUpdate,
@@ -335,20 +336,7 @@ AGENT_CASES = (
         changed_replay=SMALLER_REPLAY,
         small_updates={
             # Its losses are SAC's.
-            "drq": SmallUpdate(
-                {
-                    **SIZES,
-                    **SAC_EPSILON,
-                    **SAC_RATES,
-                    "network.normalize_observations": False,
-                    "network.filters": ((4, 3, 2), (4, 3, 2)),
-                    "network.image_features": 5,
-                    "frame_stack": 1,
-                },
-                transitions=1,
-                images=True,
-                slow=True,
-            )
+            "drq": SmallUpdate(SMALL_DRQ, transitions=1, images=True, slow=True)
         },
         first_loss="critic loss",
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),

@@ -62,3 +62,14 @@ class SmallUpdate(NamedTuple):
     """Whether observations are images, not vectors."""
     slow: bool = False
     """Whether other small updates have the same parts, so that it need not be compared in the fast tests."""
+
+
+SMALL_DRQ: dict[str, Any] = {
+    **SIZES,
+    **SAC_EPSILON,
+    **SAC_RATES,
+    "network.normalize_observations": False,
+    "network.filters": ((4, 3, 2), (4, 3, 2)),
+    "network.image_features": 5,
+    "frame_stack": 1,
+}
