@@ -12,6 +12,7 @@ from ..networks.input_layers import keep_outputs
 from ..networks.network import Network
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
+from .learning.column_parts import in_column_parts
 from .learning.decaying_rate import DecayingRate, rate_by_step
 from .learning.exploration_bonus import ExplorationBonus, further
 from .learning.gradient_step import GradientStep, LossOutput, Objective, combined_metrics, divided
@@ -86,7 +87,7 @@ class PpoLearner(tf.Module):
 
         self._update = CompiledOnFirstCall(lambda *arguments: gradient_step.undivided(minibatch_loss, *arguments))
         self._means = CompiledOnFirstCall(lambda *each: divided(combined_metrics(each)))
-        self._values = in_replicas(make_values)
+        self._values = in_replicas(functools.partial(_values, make_values))
         self._rollout = in_replicas(make_rollout)
         keep_outputs(network, trained(network.trainable_variables))
         self._normalizer: Any = network.normalizer
@@ -135,6 +136,11 @@ class PpoLearner(tf.Module):
 def _in_replicas(strategy: tf.distribute.Strategy, function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls a function in every replica, with its share of each argument."""
     return strategy.run(function, args=arguments)
+
+
+def _values(make_values: Callable[[Sample], tf.Tensor], sample: Sample) -> tf.Tensor:
+    """Returns the values of an element's observations, of large ones in parts."""
+    return in_column_parts(lambda record, state: make_values(Sample(record, state)), sample.record, sample.state)
 
 
 def iterations_of(agent: Any, layout: Layout) -> int:

@@ -28,6 +28,7 @@ from ..losses.replicas import valid_mean
 from ..losses.shapes import where_valid
 from ..settings.bonus_settings import BonusSettings
 from ..settings.optimizer_settings import OptimizerSettings
+from .column_parts import in_column_parts
 from .gradient_step import LossOutput, Objective
 from .optimizers import make_optimizer
 
@@ -108,14 +109,14 @@ class ExplorationBonus(tf.Module):
         )
         transitions = BonusTransitions(before, record.action, after, valid_t & ~record.first[1:])
         self._normalizer.update(self._cast(after), weight=transitions.has_bonus)
-        error_t = self._predicted(transitions).error
+        error_t = in_column_parts(lambda part, _: self._predicted(part).error, transitions)
         self._deviation.update(error_t, weight=transitions.has_bonus)
         bonus_t = self._deviation.divide_by_deviation(error_t) * float(np.sqrt(1.0 - self._discount**2))
         return Measured(transitions, tf.stop_gradient(bonus_t), valid_t)
 
     def intrinsic(self, measured: Measured, record: Record, estimate: Callable[..., Any], **of_steps: Any) -> Any:
         """Returns an estimate of the advantages of bonuses, see `non_episodic`."""
-        values = self._values(without_mask(record.observation))
+        values = in_column_parts(lambda part, _: self._values(part), without_mask(record.observation))
         return non_episodic(estimate, values, measured.bonus, measured.valid, record.last, self._discount, **of_steps)
 
     def added(self, reward_t: Any, measured: Measured) -> tf.Tensor:

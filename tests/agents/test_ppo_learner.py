@@ -9,6 +9,7 @@ import tensorflow as tf
 import tree
 from ppo_samples import DISCRETE, layout_of, of_step, random_sample
 
+from callboard.agents.learning import column_parts
 from callboard.agents.ppo import Ppo
 from callboard.data import Sample
 from callboard.networks.network import Inputs
@@ -123,3 +124,17 @@ def test_accumulated_minibatches_are_one_larger_minibatch():
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"network.core": "lstm"}, {"bonus.name": "rnd"}])
+def test_a_batch_whose_values_are_computed_in_parts_is_learned_from_as_a_whole(monkeypatch, settings):
+    agent = from_values(Ppo, {"unroll_length": 5, "batch_size": 4, "epochs": 2, "minibatches": 2, **settings})
+    sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
+    sample = sample._replace(state=tree.map_structure(np.float32, sample.state))
+    weights = []
+    for most in (column_parts._MOST_NUMBERS, 1):
+        monkeypatch.setattr(column_parts, "_MOST_NUMBERS", most)
+        networks, metrics = iterate(agent, [of_step(sample, 0)], steps=1)
+        weights.append([*map(np.asarray, networks.network.trainable_variables), *metrics[0].values()])
+    for whole, parts in zip(*weights, strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
