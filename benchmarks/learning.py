@@ -20,17 +20,22 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+import tree
 
 from ..agents.apex import Apex
 from ..agents.impala import Impala
 from ..agents.policies.acting import trace_layout
+from ..agents.r2d2 import R2D2
+from ..agents.sac import Sac
+from ..agents.td3 import TD3
 from ..data import Layout
 from ..errors import CallboardError
 from ..launch.experiments.experiment import Experiment
 from ..launch.node_rules import learner_rules
 from ..launch.processes.devices import make_strategy, take_devices
-from ..replay import SequenceQueue, TransitionReplay, sequence_signature
+from ..replay import SequenceQueue, SequenceReplay, TransitionReplay, sequence_signature
 from ..settings.nested_settings import from_values
 from .harness import Case
 from .nodes import Nodes
@@ -66,31 +71,64 @@ class QueuedImpala(Impala):
         return EndlessQueue(**vars(super().make_replay(layout)))
 
 
-class UnlimitedReplay(TransitionReplay):
+class _Unlimited:
     """A replay without a limit on samples per insert."""
 
     def tables(self) -> list[Any]:
         import reverb
 
-        (table,) = super().tables()
+        (table,) = super().tables()  # type: ignore[misc]
+        options = table.info.sampler_options
+        sampled_by = reverb.selectors.Uniform()
+        if options.HasField("prioritized"):
+            sampled_by = reverb.selectors.Prioritized(options.prioritized.priority_exponent)
         return [
             reverb.Table(
                 table.name,
-                sampler=reverb.selectors.Prioritized(1.0 if self.together > 1 else self.priority_exponent),
+                sampler=sampled_by,
                 remover=reverb.selectors.Fifo(),
                 max_size=table.info.max_size,
                 rate_limiter=reverb.rate_limiters.MinSize(table.info.rate_limiter_info.min_size_to_sample),
-                signature=self.item_format.signature(),
+                signature=self.item_format.signature(),  # type: ignore[attr-defined]
             )
         ]
 
 
-@dataclasses.dataclass(frozen=True)
-class UnlimitedApex(Apex):
-    """Ape-X with a replay without a limit on samples per insert."""
+class UnlimitedTransitions(_Unlimited, TransitionReplay):
+    """Of transitions."""
 
-    def make_replay(self, layout: Layout) -> UnlimitedReplay:
-        return UnlimitedReplay(**vars(super().make_replay(layout)))
+
+class UnlimitedSequences(_Unlimited, SequenceReplay):
+    """Of sequences."""
+
+
+class _UnlimitedReplay:
+    """An agent with a replay without a limit on samples per insert."""
+
+    def make_replay(self, layout: Layout) -> Any:
+        replay = super().make_replay(layout)  # type: ignore[misc]
+        kind = UnlimitedSequences if isinstance(replay, SequenceReplay) else UnlimitedTransitions
+        return kind(**vars(replay))
+
+
+@dataclasses.dataclass(frozen=True)
+class UnlimitedApex(_UnlimitedReplay, Apex):
+    """Ape-X."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnlimitedR2D2(_UnlimitedReplay, R2D2):
+    """R2D2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnlimitedSac(_UnlimitedReplay, Sac):
+    """SAC."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnlimitedTD3(_UnlimitedReplay, TD3):
+    """TD3."""
 
 
 class Work(NamedTuple):
@@ -130,6 +168,9 @@ class Learning(Side):
         self.layout = trace_layout(agent, self.nodes.layout, agent.make_networks(self.nodes.layout))
         self._writer = agent.make_replay(self.layout).writer(self.nodes.replay(), 0)
         self._timesteps = itertools.cycle(timesteps_of(self.layout))
+        self._state = tree.map_structure(
+            lambda spec: np.zeros((_ENVS, *spec.shape), spec.dtype.as_numpy_dtype), self.layout.state
+        )
 
     def fill(self, items: float) -> None:
         """Write until replay has this many more items."""
@@ -137,7 +178,7 @@ class Learning(Side):
         while self._writer.items_written - before < items:
             while not self._writer.ready(0.5):
                 pass
-            self._writer.append(next(self._timesteps), ())
+            self._writer.append(next(self._timesteps), self._state)
         while not self._writer.ready(0.5, max_pending=0):
             pass
 
@@ -218,24 +259,40 @@ def work(quick: bool) -> dict[str, Work]:
         },
     )
     one = dataclasses.replace(mlp, updates_per_call=1)
+    small = {"replay.size": size, "replay.min_size": size // 2}
     apex = from_values(
         UnlimitedApex,
         {
             "batch_size": 256,
             "updates_per_call": updates,
-            "replay.size": size,
-            "replay.min_size": size // 2,
+            **small,
             "optimizer.name": "rmsprop",
             "huber": None,
             "network.hidden_sizes": (128, 128),
             "network.stream_size": 0,
         },
     )
+    r2d2 = from_values(
+        UnlimitedR2D2,
+        {
+            **small,
+            "batch_size": 32,
+            "burn_in": 10,
+            "trace_length": 20,
+            "period": 10,
+            "network.hidden_sizes": (64,),
+            "network.lstm_size": 64,
+        },
+    )
+    continuous = {**small, "batch_size": 256}
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
         "impala, MLP, one thread": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=1),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
+        "r2d2, LSTM": Work(r2d2, "CartPole-v1", 3 if quick else 100, False),
+        "sac, MLP": Work(from_values(UnlimitedSac, continuous), "Pendulum-v1", 3 if quick else 300, False),
+        "td3, MLP": Work(from_values(UnlimitedTD3, continuous), "Pendulum-v1", 3 if quick else 300, False),
         "impala, ResNet": Work(
             from_values(
                 QueuedImpala,
