@@ -60,7 +60,7 @@ def _plain_leaf(leaf: Leaf) -> dict[str, Any]:
     if isinstance(spec, specs.DiscreteArray | MultiDiscreteArray):
         content["num_values"] = np.asarray(spec.num_values).tolist()
     elif isinstance(spec, specs.BoundedArray):
-        content |= {"minimum": _bound(spec.minimum), "maximum": _bound(spec.maximum)}
+        content |= {"minimum": plain_bound(spec.minimum), "maximum": plain_bound(spec.maximum)}
     if leaf.dtype != spec.dtype:
         content["environment_dtype"] = leaf.dtype.name
     if leaf.start is not None:
@@ -88,7 +88,7 @@ def _leaf(content: Mapping[str, Any]) -> Leaf:
     return Leaf(spec, own_dtype, start, content.get("channels_first", False))
 
 
-def _bound(bound: Any) -> Any:
+def plain_bound(bound: Any) -> Any:
     """Returns a bound as numbers, one number if they are all the same; None stands for infinity, unlike in JSON."""
     array = np.asarray(bound)
     if array.size and (array == array.flat[0]).all():

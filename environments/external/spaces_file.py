@@ -20,6 +20,7 @@ from ...errors import CallboardError, one_line, unknown, writing
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ..batches.space_sizes import check_array, check_depth
+from ..batches.spec_files import plain_bound
 
 _MOST_BYTES = 2**24
 
@@ -163,22 +164,10 @@ def _described(space: spaces.Space) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"type": "MultiBinary", "n": np.asarray(space.n).tolist()}
     if isinstance(space, spaces.Box):
-        bounds = {"low": _plain_bound(space.low), "high": _plain_bound(space.high)}
+        bounds = {"low": plain_bound(space.low), "high": plain_bound(space.high)}
         return {"type": "Box", "shape": list(space.shape), **bounds, "dtype": space.dtype.name}
     if isinstance(space, spaces.Dict):
         return {"type": "Dict", "spaces": {str(name): _described(part) for name, part in space.spaces.items()}}
     if isinstance(space, spaces.Tuple):
         return {"type": "Tuple", "spaces": [_described(part) for part in space.spaces]}
     raise CallboardError(f"a spaces file cannot hold {space}; it holds {', '.join(_READERS)}")
-
-
-def _plain_bound(bound: np.ndarray) -> Any:
-    if bound.size and (bound == bound.flat[0]).all():
-        bound = bound.reshape(-1)[0]
-    return _finite(bound.tolist())
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and np.isinf(value) else value
