@@ -1,6 +1,7 @@
 """The options that define an experiment: the agent, a recipe, and every setting of the agent and of the run."""
 
 import argparse
+import pathlib
 from collections.abc import Collection, Sequence
 
 from ..errors import CallboardError, nearest, unknown
@@ -8,6 +9,7 @@ from ..launch.experiments.experiment import Experiment
 from ..launch.experiments.option_parsing import given_options, option_name, option_texts
 from ..launch.experiments.settings import Settings, parse_settings, read_recipes, read_settings
 from ..launch.experiments.settings_help import HELP_END, format_first_help, format_help
+from ..launch.run_directory.remote_storage import is_url
 from ..messages import foreign_names
 from ..settings.nested_settings import declared_fields
 from .command_parser import CommandParser
@@ -35,6 +37,15 @@ def parse_arguments(
     agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
     known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
     return known, agent, options
+
+
+def local_directory(of: str, text: str) -> pathlib.Path:
+    """Reads the `--run-dir` of what has several runs, a study or a search."""
+    if not text:
+        raise CallboardError("--run-dir is empty: name a directory, or leave it out")
+    if is_url(text):
+        raise CallboardError(f"--run-dir of a {of} must be a path, not {text}; use storage that all machines share")
+    return pathlib.Path(text)
 
 
 def define_experiment(agent: str | None, recipes: Sequence[str] | None, options: Sequence[str]) -> Settings:

@@ -1,17 +1,17 @@
 """`callboard study`: runs a matrix of agents, environments, variants and seeds, and writes a report."""
 
+import functools
 import pathlib
 import shlex
 from collections.abc import Sequence
 
 from ..errors import CallboardError
-from ..launch.run_directory.remote_storage import is_url
 from ..messages.install_commands import install_command
 from ..studies.comparison.run_series import SeriesDirectory, SeriesOutcome, run_series
 from ..studies.comparison.study_definition import Study, StudyCell, cells_of, read_study
 from .command_parser import CommandParser
 from .compare import print_comparison
-from .experiment_options import check_option_names
+from .experiment_options import check_option_names, local_directory
 from .seed_series import parse_seeds, print_now
 
 
@@ -23,7 +23,9 @@ def main(arguments: Sequence[str]) -> int:
         epilog="All settings of `callboard train` are options too, for all runs of the study.",
     )
     parser.add_argument("study", metavar="FILE|NAME", help="a YAML file, or a name in `callboard list studies`")
-    parser.add_argument("--run-dir", type=_local_path, help="directory of the study (runs/study-NAME)")
+    parser.add_argument(
+        "--run-dir", type=functools.partial(local_directory, "study"), help="directory of the study (runs/study-NAME)"
+    )
     parser.add_argument("--seeds", help="seeds of all runs in place of those of the study, such as 1,2,3")
     parser.add_argument("--only", metavar="TEXT", default="", help="only combinations whose name contains this text")
     parser.add_argument("--list", action="store_true", help="list the runs, and start nothing")
@@ -65,14 +67,6 @@ def main(arguments: Sequence[str]) -> int:
     if outcome.stopped_by is not None:
         print_now("stopped; the same command continues")
     return outcome.exit_code
-
-
-def _local_path(text: str) -> pathlib.Path:
-    if not text:
-        raise CallboardError("--run-dir is empty: name a directory, or leave it out")
-    if is_url(text):
-        raise CallboardError(f"--run-dir of a study must be a path, not {text}")
-    return pathlib.Path(text)
 
 
 def _missing(cells: Sequence[StudyCell]) -> str:

@@ -1,6 +1,7 @@
 """`callboard tune`: searches settings with many runs, and writes the best ones as a recipe."""
 
 import argparse
+import functools
 import os
 import pathlib
 import shlex
@@ -15,7 +16,6 @@ from ..launch.experiments.new_or_resumed import default_run_directory, unique_en
 from ..launch.experiments.option_parsing import merge_options
 from ..launch.experiments.settings import parse_experiment, read_recipes
 from ..launch.plain_names import in_command
-from ..launch.run_directory.remote_storage import is_url
 from ..settings.nested_settings import declared_fields
 from ..studies.comparison.curve_plots import check_plot
 from ..studies.tuning.records import TuneDirectory, best_trial, trials_table
@@ -24,7 +24,7 @@ from ..studies.tuning.search_plots import plot_search
 from ..studies.tuning.search_space import values_text
 from ..studies.tuning.tune_function import check_ray, new_search, settings_of_trials
 from .command_parser import CommandParser, field_values
-from .experiment_options import RECIPE_HELP, check_option_names, parse_arguments
+from .experiment_options import RECIPE_HELP, check_option_names, local_directory, parse_arguments
 
 _WIDE = 200
 """Width of a line where there is no terminal."""
@@ -80,7 +80,11 @@ def _parser() -> CommandParser:
     add = parser.add_argument
     add("--recipe", action="append", help=RECIPE_HELP)
     parser.add_fields(tuning_options())
-    add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
+    add(
+        "--run-dir",
+        type=functools.partial(local_directory, "search"),
+        help="directory of all trials; a new one under runs/ if not given",
+    )
     add("--resume", action="store_true", help="continue the search in --run-dir")
     add("--plot", action="store_true", help="write a plot of the search, or of the one in --run-dir without a new one")
     add("--trust", action="store_true", help="take a search whose files others can write: their content can run code")
@@ -91,14 +95,6 @@ def _parser() -> CommandParser:
     )
     add("-h", "--help", action="store_true", help="show this help")
     return parser
-
-
-def _local_path(text: str) -> pathlib.Path:
-    if not text:
-        raise CallboardError("--run-dir is empty: name a directory, or leave it out")
-    if is_url(text):
-        raise CallboardError(f"--run-dir of a search must be a path, not {text}; use storage that all machines share")
-    return pathlib.Path(text)
 
 
 def _new(
