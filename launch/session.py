@@ -387,13 +387,10 @@ class Session:
         Raises:
           CallboardError: the function raised in an environment; the log of the actor has the traceback.
         """
-        if not callable(function):
-            raise CallboardError(f"for_each_environment needs a function of an environment, not {function!r}")
         if self._run.experiment.policy_server is not None:
             raise CallboardError("the environments of a policy server are elsewhere: no function can be called on them")
-        actors = [f"actor/{index}" for index in range(self._run.experiment.actors)]
-        replies = self._running().command(actors, "for_each_environment", function)
-        return [result for actor in actors for result in replies[actor]]
+        results = _in_each_actor(self._running(), "for_each_environment", function)
+        return [result for of_actor in results for result in of_actor]
 
     def for_each_actor(self, function: Callable[[ActorView], T]) -> list[T]:
         """Calls a function with every actor, between two of its steps.
@@ -408,13 +405,9 @@ class Session:
         Raises:
           CallboardError: the function raised in an actor, whose log has the traceback.
         """
-        if not callable(function):
-            raise CallboardError(f"for_each_actor needs a function of an actor, not {function!r}")
         if self._run.experiment.policy_server is not None:
             raise CallboardError("a policy server has no actors on which a function could be called")
-        actors = [f"actor/{index}" for index in range(self._run.experiment.actors)]
-        replies = self._running().command(actors, "for_each_actor", function)
-        return [replies[actor] for actor in actors]
+        return _in_each_actor(self._running(), "for_each_actor", function)
 
     def stop(self, reason: str = "stopped by its session") -> None:
         """Ends the run as at a limit, with a checkpoint.
@@ -446,6 +439,15 @@ class Session:
         if self._background is None:
             raise CallboardError("the session was not started: use it in a with block, or call start()")
         return self._background
+
+
+def _in_each_actor(running: BackgroundRun, method: str, function: Callable[..., Any]) -> list[Any]:
+    """Executes a command in all actors, with a function of the user; returns their results by index."""
+    if not callable(function):
+        raise CallboardError(f"{method} needs a function of an {method.rpartition('_')[2]}, not {function!r}")
+    actors = [f"actor/{index}" for index in range(running.prepared.run.experiment.actors)]
+    replies = running.command(actors, method, function)
+    return [replies[actor] for actor in actors]
 
 
 def _policy_run(run: Run, policy: str | None) -> Run:
