@@ -4,10 +4,9 @@ import contextlib
 import dataclasses
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ...runtime.deadlines import Deadline
 from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
 from .live_view import LiveView
-from .video_files import FRAMES_PER_SECOND, ThinnedFrames, even, remove_old, video_file, write_gif
+from .video_files import FRAMES_PER_SECOND, BoardVideos, ThinnedFrames, even, remove_old, video_file
 
 Made = TypeVar("Made")
 
@@ -27,15 +26,15 @@ _OTHER_SHARE = 9.0
 _MOST_FRAMES = 20_000
 """Frames of a video: an episode may never end."""
 _KIND = "training"
-_TAG = f"videos/{_KIND}"
 
 
-class Viewer(Protocol):
+class Viewer:
     """Takes pictures of one environment, and shows or writes them."""
 
     @property
     def wants_picture(self) -> bool:
         """Whether `see` is to be called now; pictures cost time."""
+        return True
 
     def begin(self) -> None:
         """An episode begins with the next picture."""
@@ -121,7 +120,7 @@ class PicturedEnvironment(EnvironmentWrapper):
         self._notify(f"no more pictures of training: {one_line(error)}; training continues")
 
 
-class TrainingWindow:
+class TrainingWindow(Viewer):
     """A window with the newest picture, as often as the frame rate and a tenth of the actor's time allow.
 
     Args:
@@ -139,9 +138,6 @@ class TrainingWindow:
     def wants_picture(self) -> bool:
         return not self._view.closed and self._view.is_due and self._pause.has_passed
 
-    def begin(self) -> None:
-        pass
-
     def see(self, frame: np.ndarray, seconds: float) -> None:
         begun = time.monotonic()
         self._view.show(frame)
@@ -151,14 +147,11 @@ class TrainingWindow:
             self._view.close()
             self._notify("the window is closed; training continues")
 
-    def end(self) -> None:
-        pass
-
     def close(self) -> None:
         self._view.close()
 
 
-class TrainingVideos:
+class TrainingVideos(Viewer):
     """Records the first and then every `every`-th episode, in the run directory and in TensorBoard.
 
     What TensorBoard shows is encoded in a background thread.
@@ -181,7 +174,7 @@ class TrainingVideos:
         self._count = 0
         self._file: contextlib.ExitStack | None = None
         self._write: Callable[[np.ndarray], None] = lambda frame: None
-        self._encoder: threading.Thread | None = None
+        self._board = BoardVideos(directory, _KIND, "training_videos")
 
     @property
     def wants_picture(self) -> bool:
@@ -213,10 +206,7 @@ class TrainingVideos:
             return
         file.close()
         remove_old(self._directory.videos, _KIND)
-        self._wait()
-        arguments = (self._frames.frames, self._number)
-        self._encoder = threading.Thread(target=self._write_gif, args=arguments, name="video", daemon=True)
-        self._encoder.start()
+        self._board.write(self._frames.frames, self._number)
 
     def close(self) -> None:
         """Leaves nothing of an episode that has not ended."""
@@ -224,19 +214,7 @@ class TrainingVideos:
         if file is not None:
             with contextlib.suppress(_Unfinished), file:
                 raise _Unfinished
-        self._wait()
-
-    def _wait(self) -> None:
-        if self._encoder is not None:
-            self._encoder.join()
-
-    def _write_gif(self, frames: list[np.ndarray], step: int) -> None:
-        try:
-            videos = self._directory.tensorboard / "training_videos"
-            self._directory.make(videos)
-            write_gif(str(videos), frames, step, _TAG)
-        except Exception as error:
-            logging.warning("the video was not written for TensorBoard", exc_info=error)
+        self._board.wait()
 
 
 class _Unfinished(Exception):

@@ -1,7 +1,9 @@
 """Frames of an episode as an MP4 file, and as an animated picture for TensorBoard."""
 
 import contextlib
+import logging
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from ...errors import writing
 from ...files.atomic_files import check_writable, file_draft
+from ..run_directory.layout import RunDirectory
 
 FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
@@ -86,6 +89,40 @@ class ThinnedFrames:
             if self._count % self._every == 0:
                 self.frames.append(_smaller(frame))
         self._count += 1
+
+
+class BoardVideos:
+    """Writes videos of one kind for TensorBoard in a background thread, one at a time.
+
+    Args:
+      directory: the run directory.
+      kind: what they show, such as `training`.
+      folder: name of their folder in TensorBoard's, one of its own.
+    """
+
+    def __init__(self, directory: RunDirectory, kind: str, folder: str):
+        self._directory = directory
+        self._tag = f"videos/{kind}"
+        self._folder = directory.tensorboard / folder
+        self._encoder: threading.Thread | None = None
+
+    def write(self, frames: list[np.ndarray], step: int) -> None:
+        """Begins to write a video, see `write_gif`, once the last one is written."""
+        self.wait()
+        self._encoder = threading.Thread(target=self._write, args=(frames, step), name="video", daemon=True)
+        self._encoder.start()
+
+    def wait(self) -> None:
+        """Waits until TensorBoard has the last video."""
+        if self._encoder is not None:
+            self._encoder.join()
+
+    def _write(self, frames: list[np.ndarray], step: int) -> None:
+        try:
+            self._directory.make(self._folder)
+            write_gif(str(self._folder), frames, step, self._tag)
+        except Exception as error:
+            logging.warning("the video was not written for TensorBoard", exc_info=error)
 
 
 def write_gif(directory: str, frames: list[np.ndarray], step: int, tag: str) -> None:

@@ -1,21 +1,18 @@
 """Videos of the policies that the evaluator evaluates, in the run directory and in TensorBoard."""
 
 import logging
-import threading
 from collections.abc import Callable
-
-import numpy as np
 
 from ....environments import BatchedEnvironment
 from ....errors import anything_raised, message_of
 from ...experiments.parts.acting_part import ActingPart
-from ...pictures.video_files import ThinnedFrames, remove_old, write_gif
+from ...pictures.video_files import BoardVideos, ThinnedFrames, remove_old
 from ...run_directory.layout import RunDirectory
 from .evaluation_players import EvaluationPlayers
 from .evaluation_watch import EvaluationWatch
 from .video import VideoRecorder
 
-_TAG = "videos/evaluation"
+_KIND = "evaluation"
 
 
 class EvaluationVideos:
@@ -47,7 +44,7 @@ class EvaluationVideos:
         self._recorder = VideoRecorder(experiment, players, wrap)
         self._evaluations = 0
         self._failing = False
-        self._encoder: threading.Thread | None = None
+        self._board = BoardVideos(directory, _KIND, "videos")
 
     def after_evaluation(self, environment_steps: int, stopped: Callable[[], bool]) -> None:
         """Records an episode if it is due.
@@ -61,10 +58,10 @@ class EvaluationVideos:
             return
         frames = ThinnedFrames()
         watch = EvaluationWatch(1, self._timeout, stopped, self._notify, self._experiment)
-        path = self._directory.videos / f"evaluation-{environment_steps:012d}.mp4"
+        path = self._directory.videos / f"{_KIND}-{environment_steps:012d}.mp4"
         try:
             self._recorder.record(path, 1, watch.stopped, watch.episode_ended, frames.add)
-            remove_old(self._directory.videos, "evaluation")
+            remove_old(self._directory.videos, _KIND)
             self._failing = False
         except anything_raised() as error:  # An environment may raise anything while it renders.
             logging.warning("no video was recorded", exc_info=error)
@@ -73,25 +70,8 @@ class EvaluationVideos:
             self._failing = True
             return
         if path.exists():
-            self.wait()
-            self._encoder = threading.Thread(
-                target=self._write_gif, args=(frames.frames, environment_steps), name="video", daemon=True
-            )
-            self._encoder.start()
-
-    def wait(self) -> None:
-        """Waits until TensorBoard has the last video."""
-        if self._encoder is not None:
-            self._encoder.join()
+            self._board.write(frames.frames, environment_steps)
 
     def close(self) -> None:
-        self.wait()
+        self._board.wait()
         self._recorder.close()
-
-    def _write_gif(self, frames: list[np.ndarray], step: int) -> None:
-        try:
-            videos = self._directory.tensorboard / "videos"
-            self._directory.make(videos)
-            write_gif(str(videos), frames, step, _TAG)
-        except Exception as error:
-            logging.warning("the video was not written for TensorBoard", exc_info=error)

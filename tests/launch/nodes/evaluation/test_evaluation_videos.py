@@ -49,7 +49,7 @@ def test_an_episode_is_recorded_after_every_second_evaluation(make_videos, monke
     videos, directory = make_videos(2, said)
     for steps in (100, 200, 300, 400):
         videos.after_evaluation(steps, lambda: False)
-    videos.wait()
+    videos.close()
     assert [path.name for path in directory.videos.iterdir()] == ["evaluation-000000000400.mp4"]
     assert len(imageio.imread(directory.videos / "evaluation-000000000400.mp4", plugin="pyav")) == 8
     (first, _), (second, (width, height, gif)) = pictures(directory)
