@@ -18,7 +18,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType({">"
 _CONDITION = re.compile(r"\s*([^\s<>=]+)\s*([<>]=?)\s*([^\s<>=]+)\s*")
 _LEARNER = "learner/"
 _NUMBERED = "_N"
-_SHARDS, _INFERENCE = "replay/", "inference/"
+_SHARDS = "replay/"
 
 
 class Condition(NamedTuple):

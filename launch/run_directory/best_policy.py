@@ -65,15 +65,6 @@ class BestPolicy:
         except (KeyError, TypeError, ValueError) as error:
             raise CallboardError(f"{path} has no mean return; replace it by a copy") from error
 
-    def save(self, policy: Policy, mean_return: float, learner_step: int) -> None:
-        """Saves a policy as the best.
-
-        Raises:
-          OSError: the file could not be written; the best policy is unchanged.
-        """
-        with self.draft(policy, mean_return, learner_step):
-            pass
-
     @contextlib.contextmanager
     def draft(self, policy: Policy, mean_return: float, learner_step: int) -> Iterator[None]:
         """Writes a policy, which becomes the best at the end of the block.

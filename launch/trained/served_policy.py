@@ -5,11 +5,11 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ...agents.policies.acting import policy_seed
-from ...agents.policies.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
+from ...agents.policies.batched_policy import BatchedPolicy
 from ...data import Version
 from ...errors import CallboardError, one_line
 from ..experiments.settings import read_experiment
@@ -78,7 +78,7 @@ class ServedPolicy:
         self._reloads = not is_url(reference.run) and reference.checkpoint in ("", "best", "latest")
         self._next_look = time.monotonic() + RELOAD_SECONDS
         self._version = Version(0, 0)
-        self.episodes = EpisodeServer(PlacePool(self._make_place, places), self._infer, lambda: self._version, silence)
+        self.episodes = EpisodeServer(PlacePool(self._make_place, places), self._policy, lambda: self._version, silence)
 
     def serve(self, stop: threading.Event) -> None:
         """Answers requests until `stop` is set."""
@@ -112,9 +112,6 @@ class ServedPolicy:
 
     def _make_place(self, index: int) -> Place:
         return Place(index, self._policy.initial_state(1), policy_seed(self._seed, index))
-
-    def _infer(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
-        return self._policy(requests)
 
 
 def _marks(directory: RunDirectory) -> list[tuple[str, int, int]]:

@@ -54,7 +54,7 @@ class PriorityUpdater:
           CallboardError: the priorities of an earlier update are not `[B]`, or not finite and at least 0.
         """
         if not self._distributor.submit(functools.partial(self._distribute, priorities)):
-            self._count_dropped(1)
+            self._count_dropped()
 
     def counts(self) -> UpdateCounts:
         """Returns the numbers of sent and dropped updates; an update for several shards counts once for each."""
@@ -103,7 +103,7 @@ class PriorityUpdater:
                     self._replay.windows(shard, CALL_SECONDS), keys[chosen], envs[chosen], values[chosen]
                 )
             if not connection.submit(update):
-                self._count_dropped(1)
+                self._count_dropped()
 
     def _connect(self, shard: int) -> "_Connection":
         return _Connection(self._replay.incarnation(shard), self._tables, self._max_pending)
@@ -117,9 +117,9 @@ class PriorityUpdater:
             self._dropped += old.submitted - sent
             self._connections[shard] = self._connect(shard)
 
-    def _count_dropped(self, number: int) -> None:
+    def _count_dropped(self) -> None:
         with self._lock:
-            self._dropped += number
+            self._dropped += 1
 
 
 def _check(keys: np.ndarray, shards: np.ndarray, values: np.ndarray, envs: np.ndarray | None) -> None:
