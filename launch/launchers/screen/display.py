@@ -33,7 +33,17 @@ def make_monitor(max_steps: int) -> "LiveMonitor | LineMonitor":
     return LiveMonitor(console, max_steps) if console.is_terminal else LineMonitor(max_steps)
 
 
-class LineMonitor:
+class MessageMonitor:
+    """Prints a run's messages, and nothing else."""
+
+    def status(self, status: dict[str, Any]) -> None:
+        pass
+
+    def notify(self, text: str) -> None:
+        _print_line(text)
+
+
+class LineMonitor(MessageMonitor):
     """Prints a line every ten seconds, for logs and pipes."""
 
     def __init__(self, max_steps: int):
@@ -58,21 +68,8 @@ class LineMonitor:
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
         _print_line("  ".join(parts))
 
-    def notify(self, text: str) -> None:
-        _print_line(text)
-
     def close(self) -> None:
         pass
-
-
-class MessageMonitor:
-    """Prints a run's messages, and nothing else."""
-
-    def status(self, status: dict[str, Any]) -> None:
-        pass
-
-    def notify(self, text: str) -> None:
-        _print_line(text)
 
 
 class LiveMonitor:
