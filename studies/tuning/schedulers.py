@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 
-from .records import TuneDirectory
+from .records import Trial, TuneDirectory
 from .search_definition import Tuning
 from .search_space import Choice, SearchSpace
 from .trial import ENDED, STEPS, VALUES, trial_number
@@ -54,9 +54,7 @@ class ResumableAsha(ASHAScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = (
-            TuneDirectory(pathlib.Path(self._directory)).read_trials().get(trial_number(trial.trial_id, trial.config))
-        )
+        known = _known(self._directory, trial)
         if known is None:
             return
         for steps, value in known.reports:
@@ -89,9 +87,7 @@ class ResumablePbt(PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = (
-            TuneDirectory(pathlib.Path(self._directory)).read_trials().get(trial_number(trial.trial_id, trial.config))
-        )
+        known = _known(self._directory, trial)
         if known is None:
             return
         state, before = self._trial_state[trial], 0
@@ -107,6 +103,11 @@ class ResumablePbt(PopulationBasedTraining):
                 state.last_perturbation_time = since
         if state.last_score is not None:
             state.last_checkpoint = trial.checkpoint
+
+
+def _known(directory: str, trial: Any) -> Trial | None:
+    """Returns what the directory of a search has of a trial; None if it is new."""
+    return TuneDirectory(pathlib.Path(directory)).read_trials().get(trial_number(trial.trial_id, trial.config))
 
 
 def _mutations(space: SearchSpace, seed: int) -> dict[str, Any]:
