@@ -22,6 +22,7 @@ from ...environments.batches.given_observations import read_numbers, read_observ
 from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, message_of, type_text
 from ...settings.setting_arguments import checked_names
 from ...specs import EnvironmentSpec
+from .traced_policy import state_spec
 
 
 @checked_names
@@ -56,7 +57,7 @@ class ActingPolicy:
         self._spec = spec
         self._encoding = encoding_of(spec)
         self._policy = policy
-        self._state_spec = tree.map_structure(_with_free_batch, policy.initial_state(1))
+        self._state_spec = state_spec(policy)
         self._state_leaves = [(leaf.shape[1:], leaf.dtype.as_numpy_dtype) for leaf in tree.flatten(self._state_spec)]
         self._initial: dict[int, Nest] = {}
         self._calls = itertools.count()
@@ -197,7 +198,3 @@ def _leaves_as_in(structure: Nest, value: Any) -> list[Any]:
             raise TypeError
         return [leaf for pair in zip(structure, value, strict=True) for leaf in _leaves_as_in(*pair)]
     return [value]
-
-
-def _with_free_batch(leaf: Any) -> tf.TensorSpec:
-    return tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype)

@@ -59,7 +59,7 @@ def trace_policy(policy: Policy, spec: specs.EnvironmentSpec) -> TracedPolicy:
       spec: spec of its environment.
     """
     observation = named_leaves("observation", specs.tensor_spec(spec.observation, (None,)))
-    state_nest = tree.map_structure(_with_free_batch, policy.initial_state(1))
+    state_nest = state_spec(policy)
     state = named_leaves("state", state_nest)
     number, flag = tf.TensorSpec((None,), tf.float32), tf.TensorSpec((None,), tf.bool)
     optional = {"reward": number, "discount": number, "last": flag}
@@ -95,6 +95,11 @@ def trace_policy(policy: Policy, spec: specs.EnvironmentSpec) -> TracedPolicy:
     return TracedPolicy(acting, starting, Signatures(inputs, outputs, state), list(policy.variables))
 
 
+def state_spec(policy: Policy) -> Nest:
+    """Returns the specs of a policy's recurrent state for any number of environments, leaves `[None, ...]`."""
+    return tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), policy.initial_state(1))
+
+
 def leaf_names(prefix: str, nest: Nest) -> list[str]:
     """Returns a name for each leaf of a nest, in the order of `tree.flatten`: the prefix, keys, fields and indices.
 
@@ -107,7 +112,3 @@ def leaf_names(prefix: str, nest: Nest) -> list[str]:
 def named_leaves(prefix: str, nest: Nest) -> dict[str, Any]:
     """Returns the leaves of a nest by their `leaf_names`."""
     return dict(zip(leaf_names(prefix, nest), tree.flatten(nest), strict=True))
-
-
-def _with_free_batch(leaf: Any) -> tf.TensorSpec:
-    return tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype)
