@@ -56,6 +56,7 @@ deadlines runtime.deadlines
 environments.adapters.gymnasium_registry environments.gymnasium_registry
 environments.adapters.info_masks environments.info_masks
 environments.adapters.minigrid environments.minigrid
+environments.adapters.waiting_environments environments.adapters.gymnasium_vector_batch
 environments.atari environments.adapters.atari
 environments.batched environments.batches.batched
 environments.batches.episode_limits environments.checks.episode_limits
@@ -108,6 +109,7 @@ launch.nodes.learning.held_snapshots launch.nodes.acting.weight_store
 launch.nodes.learning.weight_store launch.nodes.acting.weight_store
 launch.nodes.recorded.episode_sender launch.nodes.episodes.episode_sender
 launch.policy_settings launch.experiments.policy_settings
+launch.run_directory.counter_sources launch.run_directory.checkpoints
 launch.run_directory.new_or_resumed launch.experiments.new_or_resumed
 launch.run_directory.run_files launch.experiments.run_files
 launch.run_directory.run_overview launch.experiments.run_overview
@@ -149,7 +151,9 @@ replay.item_format replay.writing.item_format
 replay.item_writer replay.writing.item_writer
 replay.priorities replay.reading.priorities
 replay.queue_dataset replay.reading.queue_dataset
+replay.reading.away_shards replay.reading.whole_batches
 replay.reading.single_threaded_map replay.reading.queue_dataset
+replay.reading.split_batches replay.reading.read_ahead
 replay.sequences replay.writing.sequences
 replay.server replay.servers.server
 replay.servers.heartbeat replay.servers.handle

@@ -17,9 +17,8 @@ from ...runtime.interpreter import spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import CheckedSteps, check_has
-from .gymnasium_vector_batch import GymnasiumVectorBatch
+from .gymnasium_vector_batch import GymnasiumVectorBatch, WaitingEnvironment
 from .gymnasium_wrappers import NamedWrapper, read_wrappers, wrapped
-from .waiting_environments import WaitingEnvironment
 
 WRAPPERS, PROCESSES = "env_wrappers", "env_processes"
 """Options of every environment that Callboard takes itself."""

@@ -328,7 +328,7 @@ class Vector:
 
 
 def _let_wait(vector: Any) -> list[Any]:
-    """Lets the environments of a `SyncVectorEnv` wait, as `waiting_environments.let_wait` does."""
+    """Lets the environments of a `SyncVectorEnv` wait, as `gymnasium_vector_batch.let_wait` does."""
     gymnasium: Any = sys.modules["gymnasium"]
     environments = vector.unwrapped.envs
     if not all(isinstance(one, gymnasium.Env) for one in environments):

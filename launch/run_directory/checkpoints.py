@@ -20,13 +20,14 @@ from ...errors import CallboardError
 from ...files.atomic_files import directory_draft, link_or_copy, remove_directory, remove_drafts, set_aside, write_file
 from ...files.guarded_files import read_json, read_regular
 from ...files.manifest import MANIFEST, damage, write_manifest
-from .counter_sources import checked_sources
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, KEEP_MARK, RunDirectory, is_checkpoint_name, newest_of_steps
 from .policy_weights import load_weights, write_weights
 
 _KEEP = 2
 _MARKER_BYTES = 100
+_LARGEST_COUNT = 2**62
+"""Bound on a count: sums of several still fit 64 bits."""
 _logger = logging.getLogger(__name__)
 
 
@@ -267,3 +268,20 @@ def _counter_damage(checkpoint: pathlib.Path) -> str:
 def step_of(checkpoint: pathlib.Path) -> int:
     """Returns the learner step of a checkpoint."""
     return int(checkpoint.name.partition(".")[0])
+
+
+def checked_sources(content: Any) -> dict[str, dict[str, int]]:
+    """Returns the counts of a file by source, such as `{"actor/0#a1": {"environment_steps": 100}}`.
+
+    Raises:
+      ValueError: the content is something else.
+    """
+    if not isinstance(content, dict) or not all(map(_are_counts, content.values())):
+        raise ValueError("they are no counts by source")
+    return content
+
+
+def _are_counts(counts: Any) -> bool:
+    return isinstance(counts, dict) and all(
+        type(count) is int and 0 <= count < _LARGEST_COUNT for count in counts.values()
+    )

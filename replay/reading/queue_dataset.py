@@ -10,8 +10,7 @@ from ...data import Layout, Nest, Sample
 from ..servers.handle import ReplayHandle
 from ..writing.sequences import SequenceColumns, SequenceItem
 from .queue_items import queue_items
-from .read_ahead import read_ahead
-from .split_batches import split_batches
+from .read_ahead import read_ahead, split_batches
 
 
 def queue_dataset(

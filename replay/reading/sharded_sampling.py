@@ -13,14 +13,12 @@ from ...data import Sample
 from ...runtime.deadlines import Deadline
 from ..servers.handle import ReplayHandle
 from ..writing.item_format import ItemFormat
-from .away_shards import AwayShards
 from .batch_reader import BatchReader
 from .demonstrations import DEMONSTRATIONS, with_demonstrations
 from .elements import Elements, rebuilt_if_changed
-from .read_ahead import read_ahead
+from .read_ahead import read_ahead, split_batches
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
-from .split_batches import split_batches
-from .whole_batches import WeightLookUp, chosen_of
+from .whole_batches import AwayShards, WeightLookUp, chosen_of
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05

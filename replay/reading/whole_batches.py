@@ -15,23 +15,25 @@ With k further goals (`writing.hindsight`) each of these windows is 1 + k, with 
 in an item of a single environment.
 """
 
+import time
+
 import numpy as np
 import tensorflow as tf
 import tree
 
 from ...data import ItemInfo
 from ...errors import CallboardError
+from ...runtime.deadlines import Clock, Deadline
 from ..servers.handle import CALL_SECONDS, ReplayHandle
 from ..writing.batch_writers import ReplayItem
 from ..writing.item_format import ItemFormat
-from .away_shards import AwayShards
 from .sampling import SampledItems
 
 _LARGEST = 8192
 """Bytes of a window or sequence up to which Reverb's cost for an item is more than that for its bytes, as measured."""
 _ITEMS_PER_BATCH = 8
 """Least number of timesteps of which the windows of a batch are, unless the setting says otherwise."""
-_AWAY_CALL_SECONDS = 0.5
+_AWAY_SECONDS, _AWAY_CALL_SECONDS = 5.0, 0.5
 
 
 def chosen_number(item_bytes: int, batch: int, envs: int) -> int:
@@ -106,6 +108,30 @@ def chosen_windows(weights: tf.Tensor, number: int) -> tf.Tensor:
     # Rounded up to the total, a point would be of no window.
     points = tf.minimum((turns - tf.floor(turns)) * total, tf.math.nextafter(total, tf.zeros_like(total)))
     return tf.gather(order, tf.searchsorted(ends, points, side="right"), batch_dims=1)
+
+
+class AwayShards:
+    """The shards for which sampling has waited in vain in the last 5 seconds, so that it does not wait for them twice.
+
+    Args:
+      clock: the clock; another one in tests.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic):
+        self._clock = clock
+        self._until: dict[int, Deadline] = {}
+
+    def add(self, shard: int) -> None:
+        """Adds a shard for the next 5 seconds."""
+        self._until[shard] = Deadline(_AWAY_SECONDS, self._clock)
+
+    def discard(self, shard: int) -> None:
+        """Removes a shard that has answered."""
+        self._until.pop(shard, None)
+
+    def __contains__(self, shard: int) -> bool:
+        until = self._until.get(shard)
+        return until is not None and not until.has_passed
 
 
 class WeightLookUp:

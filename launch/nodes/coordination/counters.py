@@ -6,8 +6,7 @@ import pathlib
 from ....files.atomic_files import write_file
 from ....files.guarded_files import read_json
 from ...experiments.checked_run import Run
-from ...run_directory.checkpoints import Checkpoints
-from ...run_directory.counter_sources import checked_sources
+from ...run_directory.checkpoints import Checkpoints, checked_sources
 
 _PAST = "past"
 """The source that holds the counts of earlier incarnations."""

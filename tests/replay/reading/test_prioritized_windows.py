@@ -13,8 +13,7 @@ from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import ItemInfo, Priorities
 from callboard.errors import CallboardError
 from callboard.replay import PriorityUpdater, ReplayHandle, ShardSaver, TransitionReplay, start_server
-from callboard.replay.reading.away_shards import AwayShards
-from callboard.replay.reading.whole_batches import WeightLookUp, chosen_windows
+from callboard.replay.reading.whole_batches import AwayShards, WeightLookUp, chosen_windows
 from callboard.settings.replay_settings import ReplaySettings
 
 ENVS, STEPS, TIMESTEPS, ALPHA = 4, 3, 60, 0.6

@@ -7,9 +7,9 @@ import pytest
 import tree
 
 from callboard.data import ItemInfo
-from callboard.replay.reading.away_shards import AwayShards
 from callboard.replay.reading.sampling import SampledItems
 from callboard.replay.reading.sharded_sampling import ShardedSampler, split_batch
+from callboard.replay.reading.whole_batches import AwayShards
 
 
 @pytest.mark.parametrize("masses", [[1, 1], [10, 1, 0], [0.3, 0.3, 0.4], [1e-9, 5]])

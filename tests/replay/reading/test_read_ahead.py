@@ -5,7 +5,7 @@ import tensorflow as tf
 import tree
 
 from callboard.data import ItemInfo, Record, Sample
-from callboard.replay.reading.split_batches import split_batches
+from callboard.replay.reading.read_ahead import split_batches
 
 LENGTH, BATCHES, BATCH = 2, 3, 4
 
