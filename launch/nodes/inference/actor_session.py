@@ -1,17 +1,15 @@
-"""State of one incarnation of an actor at an inference node: its newest timestep, recurrent state and writer."""
+"""One incarnation of an actor at an inference node, with the number of its newest timestep."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any
 
 import numpy as np
 import tree
 
-from ....agents.policies.acting import end_record, make_record
 from ....agents.policies.batched_policy import InferenceRequest, InferenceResult
-from ....data import Nest, Timestep, Version
-from ..acting.actor_writer import ActorWriter
+from ....data import Timestep, Version
+from .places import RecordedPlace
 
 PendingResult = Future[tuple[InferenceResult, Version]]
 """The result of a request, and the version of the weights that computed it."""
@@ -24,38 +22,25 @@ class ActorSession:
 
     Args:
       incarnation_id: id of the incarnation.
-      writer: belongs to this incarnation alone, so that no sequence spans two incarnations.
-      state: the initial recurrent state.
-      slots: slots of the environments.
-      seed: together with the number of the timestep, seeds every action.
+      place: belongs to this incarnation alone, so that no sequence spans two incarnations.
     """
 
-    def __init__(self, incarnation_id: str, writer: ActorWriter, state: Nest, slots: np.ndarray, seed: int):
+    def __init__(self, incarnation_id: str, place: RecordedPlace):
         self.incarnation_id = incarnation_id
-        self.writer = writer
-        self._state = state
-        self._slots = slots
-        self._seed = seed
+        self.writer = place.writer
+        self._place = place
         self._number = -1
-        self._timestep: Any = None
         self._pending: PendingResult | None = None
-        self._acted: tuple[InferenceResult, Version] | None = None
+        self._has_acted = False
 
     def observe(self, number: int, timestep: Timestep) -> bool:
         """Takes the next timestep and writes the record of the previous one; returns False if it is not the next."""
         if number == self._number:
             return True
-        if number != self._number + 1 or (number > 0 and self._acted is None):
+        if number != self._number + 1 or (number > 0 and not self._has_acted):
             return False
-        if self._acted is not None:
-            result, version = self._acted
-            record = make_record(self._timestep, result.action, result.extras, version, timestep)
-            self.writer.append(record, self._state)
-            self._state = result.state
-            if self.writer.count_timestep():
-                self.writer.append(end_record(record, timestep), self._state)
-        self._number, self._timestep = number, timestep
-        self._pending = self._acted = None
+        self._place.observe(timestep)
+        self._number, self._pending, self._has_acted = number, None, False
         return True
 
     def may_act(self, version: Version) -> bool:
@@ -70,10 +55,11 @@ class ActorSession:
           timeout: seconds to wait for the result; after that None is returned, and a later call returns the action.
         """
         if self._pending is None:
-            seed = np.array([self._seed, self._number], np.int32)
-            self._pending = infer(InferenceRequest(self._timestep, self._state, self._slots, seed))
+            self._pending = infer(self._place.request())
         try:
-            self._acted = self._pending.result(timeout)
+            result, version = self._pending.result(timeout)
         except FutureTimeoutError:
             return None
-        return tree.flatten(self._acted[0].action)
+        self._place.act(result, version)
+        self._has_acted = True
+        return tree.flatten(result.action)

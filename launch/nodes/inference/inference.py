@@ -34,6 +34,7 @@ from ..node import NodeContext, NodeHandle
 from ..reports.messages import Report
 from ..reports.reporting import ReportingNode
 from .actor_session import ActorSession, PendingResult
+from .places import RecordedPlace
 from .request_batcher import RequestBatcher
 
 _DEADLINE_SECONDS = 0.005
@@ -211,8 +212,8 @@ class InferenceNode(ReportingNode):
             self.reporter.learners_of(),
             self._networks,
         )
-        slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
-        return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)
+        place = RecordedPlace(actor, self._policy.initial_state(batch), seed, writer, batch)
+        return ActorSession(incarnation_id, place)
 
     def _action(self, actor: int, session: ActorSession) -> list[np.ndarray] | None:
         """Returns the leaves of the next action; None if it takes too long."""

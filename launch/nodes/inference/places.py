@@ -1,4 +1,4 @@
-"""Places of a policy server: what it keeps of the policy for each episode at a time."""
+"""Places at a node that acts for others: what it keeps of the policy for each episode, or each actor, at a time."""
 
 from collections.abc import Callable
 
@@ -11,17 +11,18 @@ from ..acting.actor_writer import ActorWriter
 
 
 class Place:
-    """One slot of the policy, in which episodes follow each other.
+    """One slot of the policy, or all those of an actor, in which episodes follow each other.
 
     Args:
-      index: its slot.
-      state: the policy's initial state for one environment, `[1, ...]`.
+      index: its slot, or the index of the actor.
+      state: the policy's initial state, `[slots, ...]`.
       seed: together with the number of the timestep, seeds every action.
+      slots: number of slots, as many for every index.
     """
 
-    def __init__(self, index: int, state: Nest, seed: int):
+    def __init__(self, index: int, state: Nest, seed: int, slots: int = 1):
         self.index = index
-        self._slots = np.array([index], np.int32)
+        self._slots = np.arange(index * slots, (index + 1) * slots, dtype=np.int32)
         self._state = state
         self._seed = seed
         self._number = -1
@@ -65,8 +66,8 @@ class RecordedPlace(Place):
       writer: writes to replay for this place alone.
     """
 
-    def __init__(self, index: int, state: Nest, seed: int, writer: ActorWriter):
-        super().__init__(index, state, seed)
+    def __init__(self, index: int, state: Nest, seed: int, writer: ActorWriter, slots: int = 1):
+        super().__init__(index, state, seed, slots)
         self.writer = writer
 
     def observe(self, timestep: Timestep) -> None:

@@ -8,6 +8,7 @@ import pytest
 from callboard.agents.policies.batched_policy import InferenceResult
 from callboard.data import Timestep, Version
 from callboard.launch.nodes.inference.actor_session import ActorSession
+from callboard.launch.nodes.inference.places import RecordedPlace
 
 BATCH = 2
 VERSION = Version(0, 3)
@@ -55,7 +56,7 @@ class Policy:
 
 @pytest.fixture
 def session():
-    return ActorSession("a", Writer(), np.zeros(BATCH), np.arange(BATCH), seed=7)
+    return ActorSession("a", RecordedPlace(0, np.zeros(BATCH), 7, Writer(), BATCH))
 
 
 def timestep(number):
