@@ -26,7 +26,6 @@ from ...errors import printable_lines
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..nodes.node import NodeContext, NodeRules, ProgramNode
-from ..nodes.progress import HEARTBEAT, HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..processes.devices import take_devices
 from ..run_directory.run_lock import hold_as_remains
@@ -34,13 +33,13 @@ from .gpu_placement import place_on_gpus
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
 from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
-from .node_processes.prepared_process import exit_by, prepare_process
+from .node_processes.prepared_process import prepare_process
 from .run_outcome import Monitor, Outcome, OutputClosed
 from .screen.display import LineMonitor
 from .screen.run_summary import SummaryMonitor, describe_end
 from .supervision.remote_monitor import MonitorClient
-from .supervision.supervisor import Event, Exit, Supervised, Supervisor, Worker
-from .threads import ThreadWorker
+from .supervision.supervisor import Event, Supervised, Supervisor, Worker
+from .threads import ThreadWorker, run_reported
 
 _ONE_PROCESS = (lp.LaunchType.LOCAL_MULTI_THREADING, lp.LaunchType.TEST_MULTI_THREADING)
 _WATCH_SECONDS = 0.2
@@ -64,18 +63,8 @@ class GraphNode(ProgramNode):
             port=self._port(),
             one_process=one_process,
         )
-        heartbeats = HeartbeatSender(context.progress, context.send)
         connection.start()
-        try:
-            self.run_node(context)
-            how = Exit(clean=True, description="ended")
-        except BaseException as error:
-            how = exit_by(error)
-        # A failed node may have started threads, which must not continue.
-        stop.set()
-        heartbeats.close()
-        connection.send(HEARTBEAT, context.progress.heartbeat())
-        connection.send("exit", how)
+        how = run_reported(self.run_node, context)
         delivered = connection.close()
         # The supervisor ends the run in order; where there is none any more, Launchpad does at once.
         self._end(f"{self.name} failed: {how.description}" if not (how.clean or delivered) else "")

@@ -39,7 +39,6 @@ class ThreadWorker:
         events: "queue.SimpleQueue[Event]",
     ):
         self._name = name
-        self._run_node = run_node
         self._events = events
         self._context = NodeContext(
             name=name,
@@ -49,7 +48,7 @@ class ThreadWorker:
             port=port,
             one_process=True,
         )
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=run_reported, args=(run_node, self._context), name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -64,18 +63,21 @@ class ThreadWorker:
     def _send(self, kind: str, content: Any) -> None:
         self._events.put(Event(self._name, kind, content))
 
-    def _run(self) -> None:
-        heartbeats = HeartbeatSender(self._context.progress, self._send)
-        try:
-            self._run_node(self._context)
-            how = Exit(clean=True, description="ended")
-        except BaseException as error:
-            how = exit_by(error)
-        # A failed node may have started threads, which must not continue next to those of its next incarnation.
-        self._context.stop.set()
-        heartbeats.close()
-        self._send(HEARTBEAT, self._context.progress.heartbeat())
-        self._send("exit", how)
+
+def run_reported(run_node: Callable[[NodeContext], None], context: NodeContext) -> Exit:
+    """Runs a node to its end with heartbeats; sends how it ended, and returns it."""
+    heartbeats = HeartbeatSender(context.progress, context.send)
+    try:
+        run_node(context)
+        how = Exit(clean=True, description="ended")
+    except BaseException as error:
+        how = exit_by(error)
+    # A failed node may have started threads, which must not continue next to those of its next incarnation.
+    context.stop.set()
+    heartbeats.close()
+    context.send(HEARTBEAT, context.progress.heartbeat())
+    context.send("exit", how)
+    return how
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
