@@ -271,14 +271,8 @@ class _Guest:
         Raises:
           CallboardError: this machine was refused, or the first host does not answer.
         """
-        stopped = threading.Event()
         patience, notice = Deadline(self._cluster.patience), Deadline(_NOTICE_SECONDS)
-
-        def interrupt(number: int) -> None:
-            self.outcome.interrupted(number)
-            stopped.set()
-
-        with stop_signals(interrupt):
+        with _interruptible() as (self.outcome, stopped):
             while not stopped.is_set():
                 try:
                     return self.knock()
@@ -318,6 +312,14 @@ def _client(address: str, guest: _Guest | None = None) -> Any:
 
 def _join(member: HostMember, monitor: Monitor) -> Outcome:
     """Waits until this host is admitted; the returned outcome has ended if a signal arrived first."""
+    with _interruptible() as (outcome, stopped):
+        member.join(monitor, stopped)
+    return outcome
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[tuple[Outcome, threading.Event]]:
+    """Yields an outcome that the first signal decides within the context, and an event that is set then."""
     outcome, stopped = Outcome(), threading.Event()
 
     def interrupt(number: int) -> None:
@@ -325,8 +327,7 @@ def _join(member: HostMember, monitor: Monitor) -> Outcome:
         stopped.set()
 
     with stop_signals(interrupt):
-        member.join(monitor, stopped)
-    return outcome
+        yield outcome, stopped
 
 
 class _Ports:
