@@ -197,6 +197,7 @@ launch.launchers.addresses:fixed_address launch.nodes.node
 launch.launchers.hosts.membership:Command launch.launchers.hosts.membership:HostOrder
 launch.launchers.hosts.membership:Heartbeat launch.launchers.hosts.membership:HostHeartbeat
 launch.launchers.ray.workers:AddressBook,BookedAddress launch.launchers.ray.address_book
+launch.launchers.supervision.other_hosts:SingleHost launch.launchers.supervision.other_hosts:OtherHosts
 launch.nodes.acting.actor:compile_policy launch.nodes.acting.compiled_policies
 launch.nodes.acting.actor:make_environments launch.nodes.acting.acting_environments
 launch.nodes.evaluation.video:EpisodeRecorder launch.nodes.evaluation.video:VideoRecorder

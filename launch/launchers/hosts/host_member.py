@@ -13,6 +13,7 @@ from courier.python.client import StatusNotOk
 from ....errors import CallboardError
 from ....runtime.deadlines import Clock, Deadline
 from ..run_outcome import Monitor, Outcome, error_text
+from ..supervision.other_hosts import OtherHosts
 from ..supervision.supervisor import Event
 from .cluster_file import Cluster
 from .membership import (
@@ -34,8 +35,8 @@ _REMIND_SECONDS = 60.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELED")
 
 
-class HostMember:
-    """A host's membership, used by its supervisor (`supervisor.OtherHosts`).
+class HostMember(OtherHosts):
+    """A host's membership, used by its supervisor.
 
     Args:
       cluster: the hosts.

@@ -14,7 +14,7 @@ from ...nodes.node import NodeRules
 from ...nodes.progress import HEARTBEAT
 from ...processes.stop_signals import stop_signals
 from ..run_outcome import GuardedMonitor, Monitor, Outcome, error_text
-from .other_hosts import OtherHosts, SingleHost
+from .other_hosts import OtherHosts
 from .progress_watchdog import ProgressWatchdog
 
 _KILL_SECONDS = 2.0
@@ -156,7 +156,7 @@ class Supervisor:
         self._nodes = {node.name: node for node in nodes}
         self._events = events
         self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
-        self._others = others or SingleHost()
+        self._others = others or OtherHosts()
         self._clock = clock
         self._watchdog = ProgressWatchdog(self._monitor.notify, clock, self._others.seconds_blocked)
         self._outcome = Outcome()
