@@ -93,6 +93,7 @@ launch.datasets.episode_graph studies.datasets.dataset_video
 launch.experiment launch.experiments.experiment
 launch.launchers.node_processes.preload launch.preload
 launch.launchers.ray.parameter_server launch.nodes.acting.weight_store
+launch.launchers.ray.parts launch.launchers.ray.own_loop
 launch.launchers.screen.next_commands launch.launchers.screen.run_summary
 launch.launchers.supervision.error_kinds launch.launchers.node_processes.prepared_process
 launch.launchers.supervision.node_thread launch.launchers.threads
@@ -196,6 +197,8 @@ launch.experiments.experiment:NodeCount,Port,Seconds,Seed,StepCount,ThreadCount 
 launch.launchers.addresses:fixed_address launch.nodes.node
 launch.launchers.hosts.membership:Command launch.launchers.hosts.membership:HostOrder
 launch.launchers.hosts.membership:Heartbeat launch.launchers.hosts.membership:HostHeartbeat
+launch.launchers.ray.own_loop:Parts launch.launchers.ray.own_loop:Servers
+launch.launchers.ray.own_loop:start_parts launch.launchers.ray.own_loop:start_servers
 launch.launchers.ray.workers:AddressBook,BookedAddress launch.launchers.ray.address_book
 launch.launchers.supervision.other_hosts:SingleHost launch.launchers.supervision.other_hosts:OtherHosts
 launch.nodes.acting.actor:compile_policy launch.nodes.acting.compiled_policies
