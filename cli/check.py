@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..environments import environment_text
-from ..environments.checks.examination import Examination
+from ..environments.checks.examination import Examination, examine_environment
 from ..environments.checks.trial import Phase
 from ..errors import CallboardError, printable
 from ..launch.experiments.environment_check import EnvironmentCheck
@@ -19,7 +19,6 @@ from .experiment_options import split_options
 _SETTINGS = ("env_options", "env_python", "env_wrappers", "agent_groups", "agent_index", "agent_padding", "agent_state")
 """Settings of a run that decide what its environment is."""
 _ADVICE: Mapping[Phase, str] = {"step": "let it return sooner, or increase --timeout"}
-_MODULE = "callboard.environments.checks.examination_process"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         warnings.append(warning)
 
     name, pickled = environment_text(experiment.env), pickled_with_program(examination)
-    check = EnvironmentCheck(name, pickled, known.timeout, show, _MODULE, _ADVICE)
+    check = EnvironmentCheck(name, pickled, known.timeout, show, examine_environment, _ADVICE)
     try:
         found: list[dict[str, Any]] = check.wait()
     finally:

@@ -19,8 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = define_experiment(agent, known.recipe, options)
     experiment = settings.without_agent()
     check_settings(experiment)
-    with environment_check(experiment, experiment.node_timeout) as check:
-        check.wait_until_imported()
+    with environment_check(experiment, experiment.node_timeout):
         environments.check(experiment.env, experiment.options_of_env)
         from ..launch.experiments.checked_run import Run
         from ..launch.program import make_program

@@ -110,8 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     check_address_is_free(experiment)
     launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
-    with environment_check(experiment, experiment.node_timeout) as check:
-        check.wait_until_imported()
+    with environment_check(experiment, experiment.node_timeout):
         environments.check(experiment.env, experiment.options_of_env)
         add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
         # Takes seconds, in which the environment is tried.

@@ -62,6 +62,7 @@ environments.batched environments.batches.batched
 environments.batches.episode_limits environments.checks.episode_limits
 environments.batches.sought_infos environments.batches.infos
 environments.checks.checked_observations environments.batches.checked_observations
+environments.checks.examination_process environments.checks.examination
 environments.checks.given_numbers environments.batches.given_observations
 environments.checks.given_observations environments.batches.given_observations
 environments.checks.observation_bounds environments.batches.checked_observations

@@ -22,7 +22,7 @@ from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
 from ..factory import environment_text
 from ..workers.worker_process import WorkerEnded, WorkerError
-from .trial import EnvironmentTrial, Phase, try_environment
+from .trial import EnvironmentTrial, Phase
 
 AnyTrial = TypeVar("AnyTrial", bound=EnvironmentTrial)
 LENGTH_BYTES = 8
@@ -126,8 +126,3 @@ def _details(error: BaseException) -> str:
     if isinstance(error, WorkerError):
         return error.trace
     return "" if isinstance(error, CallboardError | SystemExit | WorkerEnded) else user_traceback(error)
-
-
-def main(descriptor: int, directories: Sequence[str], by_command: bool) -> None:
-    """Tries an environment, see `try_environment`."""
-    serve_trial(descriptor, directories, by_command, try_environment)

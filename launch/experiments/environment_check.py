@@ -18,8 +18,8 @@ import psutil
 
 from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
-from ...environments.checks.trial import EnvironmentTrial, Phase
-from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text
+from ...environments.checks.trial import EnvironmentTrial, Phase, try_environment
+from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text, serve_trial
 from ...errors import CallboardError, anything_raised, one_line
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
@@ -56,7 +56,7 @@ class EnvironmentCheck:
       trial: the pickled `EnvironmentTrial`.
       timeout: seconds that a step may take.
       notify: takes a line of text for the user.
-      module: the module whose `main` runs in the process, see `environments.checks.trial_process`.
+      run: runs the trial in the process, see `serve_trial`; a function of a module.
       advice: what helps where a phase takes too long.
     """
 
@@ -66,7 +66,7 @@ class EnvironmentCheck:
         trial: bytes,
         timeout: float,
         notify: Callable[[str], object] = _logger.warning,
-        module: str = "callboard.environments.checks.trial_process",
+        run: Callable[..., Any] = try_environment,
         advice: Mapping[Phase, str] = _ADVICE,
     ):
         self._name = name
@@ -85,7 +85,10 @@ class EnvironmentCheck:
         self._result: tuple[Any] | None = None
         self._output = tempfile.TemporaryFile()
         self._socket, end = socket.socketpair()
-        code = f"from {module} import main; main({end.fileno()}, {searched_directories()!r}, {is_by_command()})"
+        code = (
+            f"from {serve_trial.__module__} import serve_trial; from {run.__module__} import {run.__name__}; "
+            f"serve_trial({end.fileno()}, {searched_directories()!r}, {is_by_command()}, {run.__name__})"
+        )
         try:
             # A session of its own receives no Ctrl-C, and can be ended with what the environment has started.
             self._process = subprocess.Popen(
@@ -222,21 +225,11 @@ _passed: set[bytes] = set()
 """Digests of the trials that have passed in this process."""
 
 
-class _NothingToCheck:
-    """In the place of a check that is not needed."""
-
-    def wait_until_imported(self) -> None:
-        pass
-
-    def wait(self) -> None:
-        pass
-
-
 @contextlib.contextmanager
 def environment_check(
     acting: ActingPart, node_timeout: float, notify: Callable[[str], object] = _logger.warning
-) -> Iterator["EnvironmentCheck | _NothingToCheck"]:
-    """Runs the check of a run's environment within the context.
+) -> Iterator[None]:
+    """Runs the check of a run's environment within the context, which begins once the environment's module is imported.
 
     Nothing is run if the environment is one of a library, was checked in this process before, cannot be pickled, or
     `check_env` is false.
@@ -260,11 +253,12 @@ def environment_check(
     # The same name stands for the same code; a class of this program may have been defined anew.
     digest = hashlib.sha256(repr(trial).encode() if trial.env == acting.env else pickled or b"").digest()
     if pickled is None or digest in _passed:
-        yield _NothingToCheck()
+        yield
         return
     check = EnvironmentCheck(environment_text(acting.env), pickled, node_timeout, notify)
     try:
-        yield check
+        check.wait_until_imported()
+        yield
         check.wait()
         _passed.add(digest)
     finally:

@@ -44,6 +44,9 @@ REMOVED = {
         "environments.external.spaces_only:refuse_options environments.factory:check_observation "
         "environments.recorded.hdf5_episodes:make_file"
     ),
+    "one function serves all trials": (
+        "environments.checks.examination_process:main environments.checks.trial_process:main"
+    ),
     "for annotations alone": ("launch.experiment:LogLevel launch.trained.video:Made networks.heads.heads:MakeNoisy"),
     "other classes do this now, with other methods": "launch.launchers.ray.parts:RemoteWeights",
 }
