@@ -32,13 +32,7 @@ class AgentIndices(MultiAgentWrapper):
         self.specs = {agent: _with_leaf(agent, spec, AGENT_INDEX, leaf) for agent, spec in environment.specs.items()}
         self._indices = dict(zip(self.agents, np.eye(count, dtype=np.float32), strict=True))
 
-    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        return self._indexed(self._environment.reset(seed))
-
-    def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
-        return self._indexed(self._environment.step(actions))
-
-    def _indexed(self, steps: Mapping[str, AgentStep]) -> dict[str, AgentStep]:
+    def received(self, steps: dict[str, AgentStep]) -> dict[str, AgentStep]:
         return {agent: _with_value(step, AGENT_INDEX, self._indices[agent]) for agent, step in steps.items()}
 
 
@@ -60,13 +54,7 @@ class StateLeaves(MultiAgentWrapper):
         leaf = _vector(size)
         self.specs = {agent: _with_leaf(agent, spec, STATE, leaf) for agent, spec in environment.specs.items()}
 
-    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        return self._with_state(self._environment.reset(seed))
-
-    def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
-        return self._with_state(self._environment.step(actions))
-
-    def _with_state(self, steps: Mapping[str, AgentStep]) -> dict[str, AgentStep]:
+    def received(self, steps: dict[str, AgentStep]) -> dict[str, AgentStep]:
         state = self._environment.state()
         if state.shape != (self._environment.state_size,):
             raise CallboardError(

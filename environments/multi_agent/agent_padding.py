@@ -60,13 +60,7 @@ class PaddedAgents(MultiAgentWrapper):
         observation = common[_REST] if self._is_array else common
         self.specs = dict.fromkeys(self.agents, EnvironmentSpec(observation, action))
 
-    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        return self._padded(self._environment.reset(seed))
-
-    def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
-        return self._padded(self._environment.step(actions))
-
-    def _padded(self, steps: Mapping[str, AgentStep]) -> dict[str, AgentStep]:
+    def received(self, steps: dict[str, AgentStep]) -> dict[str, AgentStep]:
         return {agent: step._replace(observation=self._pad(agent, step.observation)) for agent, step in steps.items()}
 
     def _pad(self, agent: str, observation: Nest) -> Nest:

@@ -116,6 +116,8 @@ class MultiAgentEnvironment(abc.ABC):
 class MultiAgentWrapper(MultiAgentEnvironment):
     """Forwards all calls to another environment; subclasses override what they change.
 
+    Those that change what agents receive, at resets as in steps, override `received`.
+
     Args:
       environment: the other environment.
     """
@@ -130,10 +132,14 @@ class MultiAgentWrapper(MultiAgentEnvironment):
         return self._environment.is_over
 
     def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        return self._environment.reset(seed)
+        return self.received(self._environment.reset(seed))
 
     def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
-        return self._environment.step(actions)
+        return self.received(self._environment.step(actions))
+
+    def received(self, steps: dict[str, AgentStep]) -> dict[str, AgentStep]:
+        """Returns what agents receive in place of the steps of the other environment."""
+        return steps
 
     @property
     def state_size(self) -> int | None:
