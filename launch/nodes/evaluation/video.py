@@ -10,7 +10,7 @@ import numpy as np
 
 from ....agents.policies.acting import BatchPolicy, Episode, evaluate
 from ....data import Nest, Timestep
-from ....environments import BatchedEnvironment
+from ....environments import BatchedEnvironment, EnvironmentWrapper
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
 from ...experiments.parts.acting_part import ActingPart
@@ -147,7 +147,7 @@ def check_video(experiment: ActingPart, agents: Mapping[str, EnvironmentSpec]) -
         raise CallboardError(f"{name} needs pictures, so leave it out: {error}") from error
 
 
-class Recorded(BatchedEnvironment):
+class Recorded(EnvironmentWrapper):
     """Writes a frame of another environment after every reset and step.
 
     Args:
@@ -156,28 +156,14 @@ class Recorded(BatchedEnvironment):
     """
 
     def __init__(self, environment: BatchedEnvironment, write: Callable[[np.ndarray], None]):
-        self._environment = environment
+        super().__init__(environment)
         self._write = write
-
-    @property
-    def spec(self) -> Any:
-        return self._environment.spec
-
-    @property
-    def batch_size(self) -> int:
-        return self._environment.batch_size
 
     def reset(self) -> Timestep:
         return self._record(self._environment.reset())
 
     def step(self, actions: Nest) -> Timestep:
         return self._record(self._environment.step(actions))
-
-    def render(self) -> np.ndarray:
-        return self._environment.render()
-
-    def close(self) -> None:
-        self._environment.close()
 
     def _record(self, timestep: Timestep) -> Timestep:
         self._write(even(self.render()))
