@@ -9,7 +9,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,12 +21,13 @@ from ....agents.policies.batched_policy import BatchedPolicy, InferenceRequest, 
 from ....agents.variables.weights import WeightClient
 from ....data import Layout, Version
 from ....errors import anything_raised
-from ....replay import Heartbeat
+from ....replay import Heartbeat, Pace
 from ....runtime.deadlines import Deadline
 from ...experiments.checked_run import Run
 from ...processes.devices import GpuUse, describe_devices, prepare_devices
 from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
+from ..acting.pacing import Pacer
 from ..acting.timestep_codec import TimestepCodec
 from ..acting.weight_fetching import CALL_SECONDS, WeightServer, fetch_in_background, wait_for_weights
 from ..acting.weight_relay import RelayedLearner
@@ -203,17 +204,17 @@ class InferenceNode(ReportingNode):
 
     def _begin_session(self, actor: int, incarnation_id: str, seed: int) -> ActorSession:
         logging.info("actor %d begins", actor)
-        agent, batch = self._run.agent, self._run.placement.envs_per_actor
+        return ActorSession(incarnation_id, self._make_place(actor, seed, self._run.placement.envs_per_actor))
+
+    def _make_place(
+        self, index: int, seed: int, slots: int, make_pacer: Callable[[Pace, int], Pacer] = Pacer
+    ) -> RecordedPlace:
+        """Returns a place of the policy with this number of slots, whose timesteps go to replay."""
+        learners = self.reporter.learners_of()
         writer = ActorWriter(
-            agent,
-            self._layout,
-            actor,
-            self._replay_handle,
-            self.reporter.learners_of(),
-            self._networks,
+            self._run.agent, self._layout, index, self._replay_handle, learners, self._networks, make_pacer
         )
-        place = RecordedPlace(actor, self._policy.initial_state(batch), seed, writer, batch)
-        return ActorSession(incarnation_id, place)
+        return RecordedPlace(index, self._policy.initial_state(slots), seed, writer, slots)
 
     def _action(self, actor: int, session: ActorSession) -> list[np.ndarray] | None:
         """Returns the leaves of the next action; None if it takes too long."""

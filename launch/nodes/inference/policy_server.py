@@ -14,7 +14,6 @@ from ...experiments.checked_run import Run
 from ...serving.access_token import make_token, read_token
 from ...serving.server_address import parse_address, tls_context
 from ...serving.wire_format import WireFormat
-from ..acting.actor_writer import ActorWriter
 from ..acting.environment_node import POLL_SECONDS
 from ..acting.pacing import Pacer
 from ..node import NodeContext, NodeHandle
@@ -155,7 +154,7 @@ class PolicyServerNode(InferenceNode):
         shared = None if replay.pace is None else SharedPace(replay.pace, self._run.placement.actors)
         self._episodes = EpisodeServer(
             # Where exploration depends on the place, simulators take turns in all of them.
-            PlacePool(functools.partial(self._make_place, shared), self._run.placement.actors, not replay.is_queue),
+            PlacePool(functools.partial(self._make_place_of, shared), self._run.placement.actors, not replay.is_queue),
             self._infer_places,
             self._newest_version,
             self._run.server.policy_server_silence,
@@ -209,19 +208,10 @@ class PolicyServerNode(InferenceNode):
         assert self._episodes is not None
         return self._lease.acquire(self._episodes.environment_steps)
 
-    def _make_place(self, shared: SharedPace | None, index: int) -> RecordedPlace:
-        pacing = {} if shared is None else {"make_pacer": functools.partial(PlacePacer, shared=shared)}
-        writer = ActorWriter(
-            self._run.agent,
-            self._layout,
-            index,
-            self._replay_handle,
-            self.reporter.learners_of(),
-            self._networks,
-            **pacing,
-        )
+    def _make_place_of(self, shared: SharedPace | None, index: int) -> RecordedPlace:
+        make_pacer = Pacer if shared is None else functools.partial(PlacePacer, shared=shared)
         seed = policy_seed(self._run.placement.seed, index, self._incarnation)
-        return RecordedPlace(index, self._policy.initial_state(1), seed, writer)
+        return self._make_place(index, seed, 1, make_pacer)
 
     def _infer_places(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
         # Each new batch size is compiled.
