@@ -116,7 +116,7 @@ def read_json_lines(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES)
             raise ValueError(f"line {number}: {error}") from error
 
 
-def read_arrays(path: str | os.PathLike[str], most_bytes: int = _MOST_ARRAYS_BYTES) -> dict[str, np.ndarray]:
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Returns the arrays in a regular `.npz` file, by name: plain ones, which are not compressed.
 
     Raises:
@@ -124,7 +124,7 @@ def read_arrays(path: str | os.PathLike[str], most_bytes: int = _MOST_ARRAYS_BYT
       ValueError: an array has pickled objects, is compressed, has no bytes, or shares them with another one.
       EOFError, KeyError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error: the file is damaged.
     """
-    with _opened(path, most_bytes) as opened, zipfile.ZipFile(opened) as archive:
+    with _opened(path, _MOST_ARRAYS_BYTES) as opened, zipfile.ZipFile(opened) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ValueError("compressed arrays may need more memory than there is")

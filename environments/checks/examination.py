@@ -110,7 +110,7 @@ def _examine(
             f"environment {factory_name(name)!r}: random actions have earned no reward in {found['episodes']} episodes"
         )
     if examination.picture is not None:
-        _write_picture(player, examination, enter)
+        _write_picture(player, examination)
         found["picture"] = examination.picture
     return found
 
@@ -266,7 +266,7 @@ def _play(player: _Player, examination: Examination) -> dict[str, Any]:
     }
 
 
-def _write_picture(player: _Player, examination: Examination, enter: Callable[[Phase], object]) -> None:
+def _write_picture(player: _Player, examination: Examination) -> None:
     """Writes a picture of the environment after some steps."""
     options = {**player.options, "render_mode": "rgb_array"}
     with contextlib.suppress(CallboardError):

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import tree
@@ -59,7 +59,8 @@ def random_actions(spec: EnvironmentSpec, observation: Nest, rng: np.random.Gene
     return tree.map_structure(leaf, spec.action)
 
 
-T = TypeVar("T")
+_SECONDS = 1.0
+"""Time after which no other step is begun."""
 Phase = Literal["import", "constructor", "reset", "step", "close"]
 """The part of the environment's code that is being called."""
 
@@ -74,7 +75,6 @@ class EnvironmentTrial:
       agent_options: how one with several agents is presented, see `make_multi_agent`.
       batch_size: number of environments.
       steps: largest number of steps.
-      seconds: time after which no other step is begun.
       seed: seed of the environments and of the actions.
     """
 
@@ -83,7 +83,6 @@ class EnvironmentTrial:
     agent_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     batch_size: int = 1
     steps: int = 20
-    seconds: float = 1.0
     seed: int = 1
 
 
@@ -117,7 +116,7 @@ def try_environment(trial: EnvironmentTrial, enter: Callable[[Phase], object], w
             environment = make(name, len(seeds), seeds, options, actor=0, warn=warn)
             played = map(_check_timestep, random_timesteps(environment, trial.seed, enter))
         next(played)
-        deadline = Deadline(trial.seconds)
+        deadline = Deadline(_SECONDS)
         for _ in itertools.islice(played, trial.steps):
             if deadline.has_passed:
                 break

@@ -265,15 +265,13 @@ def environment_check(
         check.close()
 
 
-def check_environment(
-    acting: ActingPart, node_timeout: float, notify: Callable[[str], object] = _logger.warning
-) -> None:
+def check_environment(acting: ActingPart, node_timeout: float) -> None:
     """Checks a run's environment, see `environment_check`.
 
     Raises:
       CallboardError: the environment cannot be used, or one of its methods hangs, or ends the process.
     """
-    with environment_check(acting, node_timeout, notify):
+    with environment_check(acting, node_timeout):
         pass
 
 

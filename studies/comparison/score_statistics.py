@@ -21,6 +21,8 @@ Statistic = Callable[..., Any]
 """Called with scores of any shape and with `axis`, over which it computes one number."""
 _CUT = 0.25
 _GRID_POINTS = 200
+_RESAMPLES = 2000
+"""Of a performance profile."""
 
 
 class Interval(NamedTuple):
@@ -111,7 +113,6 @@ def performance_profile(
     samples: Sequence[ArrayLike],
     thresholds: ArrayLike,
     confidence: float = 0.95,
-    resamples: int = 2000,
 ) -> Profile:
     """Returns the share of all runs whose score is above each threshold, with a stratified bootstrap at each.
 
@@ -122,15 +123,14 @@ def performance_profile(
       samples: normalized scores of each task, float `[n]`.
       thresholds: float `[G]`.
       confidence: share of the resamples inside the band, which is that of each threshold by itself.
-      resamples: number of resamples.
     """
     grid = np.asarray(thresholds, np.float64)
     random = np.random.default_rng(0)
-    share, resampled = np.zeros(grid.size), np.zeros((resamples, grid.size))
+    share, resampled = np.zeros(grid.size), np.zeros((_RESAMPLES, grid.size))
     for sample in samples:
         above = np.asarray(sample, np.float64)[:, None] > grid
         share += above.mean(axis=0) / len(samples)
-        chosen = random.integers(len(above), size=(resamples, len(above)))
+        chosen = random.integers(len(above), size=(_RESAMPLES, len(above)))
         for run in chosen.T:
             resampled += above[run] / (len(above) * len(samples))
     return Profile(grid, share, *_percentiles(resampled, confidence))

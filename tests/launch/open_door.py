@@ -41,7 +41,7 @@ class Door:
         self.url = address.url(tls is not None)
         wire = WireFormat(spec)
         self.most_bytes = wire.most_bytes
-        self.door = HttpDoor(self.episodes, wire, address, TOKEN, tls, places, lambda: refusal)
+        self.door = HttpDoor(self.episodes, wire, address, TOKEN, tls, places, refusal)
 
     def _place(self, index):
         return Place(index, (), 0)

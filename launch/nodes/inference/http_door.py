@@ -85,7 +85,7 @@ class HttpDoor:
       token: the token that clients must send.
       tls: TLS settings; None for HTTP without encryption.
       places: the most episodes at a time; there may be a few more connections.
-      chosen_actions: returns why clients may not choose actions themselves; empty if they may.
+      refusal: why clients may not choose actions themselves; empty if they may.
       health: returns what `/v1/health` shows.
       acts_once: whether `/v1/act` gives the action for a single observation, without an episode.
     """
@@ -98,7 +98,7 @@ class HttpDoor:
         token: str,
         tls: ssl.SSLContext | None,
         places: int,
-        chosen_actions: Callable[[], str] = lambda: "",
+        refusal: str = "",
         health: Callable[[], dict[str, Any]] = lambda: {},
         acts_once: bool = False,
     ):
@@ -109,7 +109,7 @@ class HttpDoor:
         self._tls = tls
         self._most_connections = places + _FURTHER_CONNECTIONS
         self._connections = Connections(self._most_connections)
-        self._refuses_actions = chosen_actions
+        self._refusal = refusal
         self._health = health
         self._acts_once = acts_once
         self._guard = PortGuard()
@@ -387,8 +387,8 @@ class HttpDoor:
                 "most that can be learned from"
             )
         chosen = fields.get("action")
-        if chosen is not None and (reason := self._refuses_actions()):
-            raise CallboardError(reason)
+        if chosen is not None and self._refusal:
+            raise CallboardError(self._refusal)
         if cut_off:
             return StepRequest(episode, sequence, None)
         if sequence and "reward" not in fields:

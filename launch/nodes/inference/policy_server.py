@@ -264,7 +264,7 @@ def prepare_door(run: Run, layout: Layout, episodes: EpisodeServer, health: Call
     elif layout.state != ():
         refusal = "this agent's memory contains its own actions: leave action out, or train one without memory"
     wire = WireFormat(layout.spec)
-    return HttpDoor(episodes, wire, address, token, tls, run.placement.actors, lambda: refusal, health)
+    return HttpDoor(episodes, wire, address, token, tls, run.placement.actors, refusal, health)
 
 
 def token_path(run: Run) -> pathlib.Path:
