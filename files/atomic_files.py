@@ -18,6 +18,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 
 _DRAFT = "draft-"
@@ -55,6 +56,8 @@ def check_writable(path: pathlib.Path, directory: bool = False) -> None:
     """Raises `OSError` if `file_draft`, or `directory_draft`, could not write to a path; leaves nothing behind."""
     if not directory:
         check_replaceable(path)
+    else:
+        path = _replaceable_directory(path)
     missing = _missing_parents(path)
     with _locked_draft(path, directory) as draft:
         _remove(draft)
@@ -66,12 +69,16 @@ def directory_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields the path of an empty directory to fill, which becomes `path` when the block ends without an error.
 
     Args:
-      path: target, which must not exist or must be an empty directory.
+      path: target, which must not exist or must be an empty directory, whose permissions stay; or a link to such.
 
     Raises:
       OSError: if the directory cannot be written; `path` is unchanged and the draft is removed.
     """
+    path = _replaceable_directory(path)
     with _locked_draft(path, directory=True) as draft:
+        # Where it is the same, a file system may not let it be set.
+        if path.is_dir() and (mode := path.stat().st_mode) != draft.stat().st_mode:
+            draft.chmod(stat.S_IMODE(mode))
         yield draft
         publish_directory(draft, path)
 
@@ -154,6 +161,18 @@ def link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str])
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _replaceable_directory(path: pathlib.Path) -> pathlib.Path:
+    """Returns the directory that a path names, which is another one where it is a link.
+
+    Raises:
+      OSError: it is the working directory, in whose place the user's shell would not see another.
+    """
+    path = pathlib.Path(os.path.realpath(path))
+    if path.is_dir() and path.samefile(os.curdir):
+        raise OSError(errno.EBUSY, "it is the working directory", str(path))
+    return path
 
 
 @contextlib.contextmanager

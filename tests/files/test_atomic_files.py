@@ -154,3 +154,37 @@ def test_a_directory_that_is_not_written_leaves_none_above_it(tmp_path):
     with directory_draft(path):
         pass
     assert names(path.parent) == ["target"]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_to_an_empty_directory_stays_a_link(tmp_path, exists):
+    (tmp_path / "there").mkdir()
+    if exists:
+        (tmp_path / "there" / "folder").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("there/folder")
+    atomic_files.check_writable(link, directory=True)
+    with directory_draft(link) as draft:
+        (draft / "file").touch()
+    assert link.is_symlink() and names(tmp_path / "there" / "folder") == ["file"]
+    assert names(tmp_path) == ["link", "there"] and names(tmp_path / "there") == ["folder"]
+
+
+def test_an_empty_directory_keeps_its_permissions(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "private").mkdir(0o700)
+    with directory_draft(tmp_path / "private") as draft:
+        assert stat.S_IMODE(draft.stat().st_mode) == 0o700
+        (draft / "file").touch()
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
+
+
+def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "here"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    with pytest.raises(OSError, match="it is the working directory"):
+        atomic_files.check_writable(path, directory=True)
+    with pytest.raises(OSError, match="it is the working directory"), directory_draft(path):
+        pass
+    assert names(tmp_path) == ["here"] and path.samefile(".")
