@@ -39,7 +39,7 @@ class GradientLearner(tf.Module):
       accumulate: batches in an update.  If an element of the dataset holds more than one batch (`updates_per_call`
         times `accumulate`), they are stacked along a new first axis.
       rewards: normalizes the rewards of every batch before its loss; None leaves them unchanged.
-      reset: called after every call, to reset the networks; None for never.
+      reset: called before the updates of every call, to reset the networks; None for never.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class GradientLearner(tf.Module):
         """
         steps = int(self.steps.numpy()) if self._gradient_step.periodic or self._reset is not None else 0
         due = tuple(self._gradient_step.due(steps + number) for number in range(self._updates_per_call))
-        metrics, priorities = self._call(due, next(iterator))
+        batches = next(iterator)
         if self._reset is not None:
-            self._reset(steps, steps + self._updates_per_call, self.optimizers)
+            self._reset(steps, self.optimizers)
+        metrics, priorities = self._call(due, batches)
         finite = tuple(name for name in self._gradient_step.finite if name in metrics)
         return Update(metrics, priorities or None, self._updates_per_call, finite)
 

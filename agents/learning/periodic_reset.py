@@ -16,8 +16,8 @@ from ..variables.frozen_weights import is_frozen
 class PeriodicReset:
     """Gives an actor and its critics the weights of new ones after every so many learner steps, and forgets moments.
 
-    Statistics of observations and rewards remain.  New weights follow from the run's seed and the step, so that a
-    resumed run gets the same ones.
+    That is before the next step, so that a run that ends there has what it learned.  Statistics of observations and
+    rewards remain.  New weights follow from the run's seed and the step, so that a resumed run gets the same ones.
 
     Args:
       every: learner steps from one reset to the next.
@@ -51,18 +51,17 @@ class PeriodicReset:
         """Remembers what the optimizers' variables are before anything is learned or restored."""
         self._first = [_short(variable.numpy()) for one in optimizers for variable in one.variables]
 
-    def __call__(self, before: int, after: int, optimizers: Sequence[Any]) -> None:
-        """Resets networks and optimizers if the learner has come to a multiple of `every` steps.
+    def __call__(self, steps: int, optimizers: Sequence[Any]) -> None:
+        """Resets networks and optimizers if the learner has made a multiple of `every` steps; called before the next.
 
         Args:
-          before: its steps before an update, or several.
-          after: those after it.
+          steps: its steps so far.
           optimizers: those of `begin`.
         """
-        if before // self._every == after // self._every:
+        if not steps or steps % self._every:
             return
         assert self._first is not None
-        tf.keras.utils.set_random_seed((self._seed + after) % 2**32)
+        tf.keras.utils.set_random_seed((self._seed + steps) % 2**32)
         with TRACING, self._strategy.scope():
             normalizer = self._networks.normalizer
             kept = {id(variable) for variable in (() if normalizer is None else normalizer.variables)}

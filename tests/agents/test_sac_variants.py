@@ -11,6 +11,9 @@ from linear_updates import adam_that_shows_lengths, in_float64, is_valid, random
 from small_worlds import layout_of
 
 from callboard.agents.drq import DrQ
+from callboard.agents.learning.gradient_learner import GradientLearner
+from callboard.agents.learning.gradient_step import LossOutput, Objective
+from callboard.agents.learning.periodic_reset import PeriodicReset
 from callboard.agents.offline.cql import CQL
 from callboard.agents.sac import Sac
 from callboard.agents.td3 import TD3
@@ -288,6 +291,32 @@ def test_quantiles_are_for_numbers_and_drq_has_no_batch_renormalization():
 # Resets.
 
 
+class OneWeight(tf.Module):
+    normalizer = None
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(1.0)
+
+    def begin_targets(self):
+        pass
+
+
+def test_a_run_that_ends_where_a_reset_is_due_has_what_it_learned():
+    networks, strategy = OneWeight(), tf.distribute.get_strategy()
+    learner = GradientLearner(
+        lambda sample: LossOutput(tf.identity(networks.weight), {}),
+        [Objective("loss", [networks.weight], tf.keras.optimizers.SGD(1.0, jit_compile=False))],
+        strategy,
+        reset=PeriodicReset(2, networks, OneWeight, strategy, seed=1),
+    )
+    weights = []
+    for _ in range(5):
+        learner.step(iter([windows(1)]))
+        weights.append(float(networks.weight))
+    assert weights == [0.0, -1.0, 0.0, -1.0, 0.0]
+
+
 @pytest.mark.slow("daily")
 def test_networks_and_moments_begin_anew_and_statistics_remain():
     agent = from_values(Sac, {**SAC, "reset_every": 2, "network.normalize_observations": True})
@@ -298,8 +327,11 @@ def test_networks_and_moments_begin_anew_and_statistics_remain():
     spread(learned.policy)
     learner.step(iter([sample]))
     assert any(np.any(variable) for variable in learner.optimizers[0].variables[1:])
-    kernel = learned.critic.trainable_variables[0].numpy()
     learner.step(iter([sample]))
+    # A run that ends here has what it learned.
+    assert int(learner.optimizers[0].iterations) == 2
+    kernel = learned.critic.trainable_variables[0].numpy()
+    learner._reset(2, learner.optimizers)
     assert not np.allclose(kernel, learned.critic.trainable_variables[0], atol=0.1)
     for online, target in zip(learned.critic.variables, learned.target_critic.variables, strict=True):
         np.testing.assert_array_equal(online, target)
@@ -310,8 +342,9 @@ def test_networks_and_moments_begin_anew_and_statistics_remain():
     # It follows from the seed and the step.
     again = agent.make_networks(layout)
     other = agent.make_learner(again, strategy, layout)
-    for _ in range(2):
-        other.step(iter([sample]))
+    for learns in (learner, *3 * [other]):
+        learns.step(iter([sample]))
+    assert int(other.optimizers[0].iterations) == 1
     for one, same in zip(learned.critic.variables, again.actor_critic.critic.variables, strict=True):
         np.testing.assert_array_equal(one, same)
     assert dataclasses.replace(agent, reset_every=None).make_learner(again, strategy, layout)._reset is None
