@@ -66,8 +66,9 @@ def export_run(
         raise CallboardError(f"{path} is not empty; name a new directory")
     if path.exists() and not path.is_dir():
         raise CallboardError(f"{path} is a file; name a new directory")
-    if form == "saved-model" and path.suffix == ".onnx":
-        raise CallboardError(f"{path} is named as an ONNX model: name a directory, with --format onnx for that model")
+    if path.suffix == ".onnx":
+        fix = "in which policy.onnx is written" if form == "onnx" else "with --format onnx for that model"
+        raise CallboardError(f"{path} is named as an ONNX model: name a directory, {fix}")
     if form == "onnx":
         check_onnx()
     weights = policy_file(run_directory, checkpoint)

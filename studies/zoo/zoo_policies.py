@@ -37,7 +37,8 @@ MOST_BYTES = 2**28
 _MOST_CARD_BYTES = _MOST_SETTINGS_BYTES = 2**20
 MOST_EPISODES, _MOST_LETTERS = 100_000, 1_000
 _COUNTED = ("environment steps", "learner steps")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_NAME = 100
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_MOST_NAME - 1}}}")
 
 
 class Card(NamedTuple):
@@ -182,7 +183,10 @@ def installed_zoos() -> list[pathlib.Path]:
 def check_name(name: str) -> None:
     """Raises a CallboardError if a policy cannot have this name."""
     if not _NAME.fullmatch(name):
-        raise CallboardError(f"a policy cannot be named {name!r}: letters, digits, dots and dashes make a name")
+        raise CallboardError(
+            f"a policy cannot be named {name!r}: at most {_MOST_NAME} letters, digits, dots, dashes and underscores "
+            "make a name, with a letter or a digit first"
+        )
 
 
 def _names(place: str) -> list[str]:

@@ -60,12 +60,14 @@ def best_run(folder: str) -> str:
     """Returns the run with the best evaluation: the folder itself, or one in it, such as one of several seeds.
 
     Raises:
-      CallboardError: there is no run, or it has no evaluations, or several policies, or runs are of several
-        environments.
+      CallboardError: there is no run, or its latest weights are meant, or it has no evaluations, or several policies,
+        or runs are of several environments.
     """
     if is_url(folder):
         raise CallboardError(f"zoo push takes runs of this machine: copy {folder} to a folder")
     runs = [RunDirectory(pathlib.Path(run)) for run in find_runs(folder)]
+    if not os.path.exists(folder) and folder.endswith("@latest"):
+        raise CallboardError(f"a zoo takes the weights with the best evaluation: name {folder.removesuffix('@latest')}")
     means = [BestPolicy(run, read_only=True).mean_return() for run in runs]
     best = runs[means.index(max(means))]
     settings = [

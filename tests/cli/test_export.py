@@ -13,6 +13,7 @@ from callboard.cli.command import main
         ("run", "taken", "taken is not empty; name a new directory"),
         ("run", "file", "file is a file"),
         ("run", "model.onnx", "model.onnx is named as an ONNX model: name a directory, with --format onnx"),
+        ("run", "--format=onnx model.onnx", "model.onnx is named as an ONNX model: name a directory, in which"),
         ("run", "new", "run has no checkpoint latest; choose from best"),
     ],
 )
@@ -23,7 +24,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_p
     (tmp_path / "taken" / "mine").touch()
     (tmp_path / "file").touch()
     before = sorted(tmp_path.rglob("*"))
-    assert main(["export", run, directory, "--checkpoint", "latest"]) == 2
+    assert main(["export", run, *directory.split(), "--checkpoint", "latest"]) == 2
     error = capsys.readouterr().err
     assert message in error and error.startswith("callboard: ") and error.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before

@@ -93,7 +93,9 @@ def test_an_evaluation_is_compared_with_the_recorded_score(recorded, code, said,
         (["push", "nowhere", "ZOO"], "there is no run in nowhere"),
         (["push", "s3://bucket/run", "ZOO"], "zoo push takes runs of this machine"),
         (["push", "RUNS", "ZOO", "--name", "tiny"], "there is a policy tiny in "),
+        (["push", "RUNS@latest", "ZOO"], "a zoo takes the weights with the best evaluation: name "),
         (["push", "RUNS", "ZOO", "--name", "../tiny"], "a policy cannot be named '../tiny'"),
+        (["push", "RUNS", "ZOO", "--name", 101 * "a"], "aa': at most 100 letters, digits, dots, dashes and"),
         (["push", "RUNS", "ZOO", "--episodes", "0"], "--episodes must be from 1 to 100,000, not 0"),
         (["push", "RUNS", "ZOO", "--episodes", "100001"], "--episodes must be from 1 to 100,000, not 100001"),
         (["push", "RUNS", "ZOO", "--name", ""], "a policy cannot be named ''"),
@@ -108,7 +110,8 @@ def test_an_evaluation_is_compared_with_the_recorded_score(recorded, code, said,
 )
 def test_a_mistake_is_one_line(arguments, message, zoo, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    places = {"ZOO": str(zoo), "RUNS": str(zoo.parent / "runs"), "FILE": str(zoo / "tiny" / CARD)}
+    runs = str(zoo.parent / "runs")
+    places = {"ZOO": str(zoo), "RUNS": runs, "RUNS@latest": f"{runs}/seed-1@latest", "FILE": str(zoo / "tiny" / CARD)}
     assert main(["zoo", *(places.get(word, word) for word in arguments)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
