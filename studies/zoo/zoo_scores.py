@@ -20,7 +20,7 @@ from ...launch.experiments.settings import read_experiment
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.run_directory.best_policy import BestPolicy
 from ...launch.run_directory.found_runs import find_runs
-from ...launch.run_directory.layout import RunDirectory
+from ...launch.run_directory.layout import POLICIES, RunDirectory
 from ...launch.run_directory.remote_storage import Storage, is_url
 from ...launch.saved.saved_policies import saved_spec
 from ...launch.trained.evaluation import evaluate_run, with_evaluation_settings
@@ -70,6 +70,11 @@ def best_run(folder: str) -> str:
         raise CallboardError(f"a zoo takes the weights with the best evaluation: name {folder.removesuffix('@latest')}")
     means = [BestPolicy(run, read_only=True).mean_return() for run in runs]
     best = runs[means.index(max(means))]
+    whole = _whole_run(best)
+    if whole.policies:
+        raise CallboardError(
+            f"the run in {whole.path} has policies that play together: a zoo takes a run of one policy"
+        )
     settings = [
         read_yaml(run.experiment, links=False) for run, mean in zip(runs, means, strict=True) if mean > -math.inf
     ]
@@ -80,9 +85,15 @@ def best_run(folder: str) -> str:
         for run in runs:
             if run.best_policy.exists():
                 raise CallboardError(f"{run.best_policy} is damaged; replace it by a copy, or push another run")
-        fix = f"name one in {best.path}/policies" if best.policies else "train it with evaluations"
-        raise CallboardError(f"{best.path} has no weights with the best evaluation: {fix}")
+        raise CallboardError(f"{best.path} has no weights with the best evaluation: train it with evaluations")
     return str(best.path)
+
+
+def _whole_run(run: RunDirectory) -> RunDirectory:
+    """Returns the run of which a directory is that of one of the policies; else the run itself."""
+    above = run.path.absolute().parent
+    directory = RunDirectory(above.parent)
+    return directory if above.name == POLICIES and directory.experiment.exists() else run
 
 
 def push_policy(

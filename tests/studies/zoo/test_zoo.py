@@ -224,6 +224,16 @@ def test_a_run_that_learned_from_recorded_episodes_counts_learner_steps(run, tmp
     assert "CartPole-v1  5 learner steps  7.0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("named", ["one", "one/policies", "one/policies/prey"])
+def test_a_run_of_several_policies_is_not_pushed(named, run, tmp_path, capsys):
+    for name in ("hunters", "prey"):
+        shutil.copytree(run.path, tmp_path / "policies" / name)
+    shutil.rmtree(run.checkpoints)
+    (tmp_path / "policies").rename(run.path / "policies")
+    assert main(["zoo", "push", str(run.path.parent / named), str(tmp_path / "zoo")]) == 2
+    assert f"the run in {run.path} has policies that play together: a zoo takes a run" in capsys.readouterr().err
+
+
 def test_a_score_that_no_zoo_takes_is_not_pushed(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("callboard.studies.zoo.zoo_scores._score", lambda *_: (float("nan"), 0.0))
     assert main(["zoo", "push", str(run.path), str(tmp_path / "zoo"), "--name", "x"]) == 2
