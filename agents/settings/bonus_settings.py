@@ -7,6 +7,9 @@ from annotated_types import Interval
 
 from ...settings.setting_types import LayerSize, PositiveFloat, PositiveInt, UnitInterval
 
+_FORMER = {"learning_rate": 3e-4}
+"""Defaults of earlier versions, which the settings of their runs name."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BonusSettings:
@@ -35,7 +38,10 @@ class BonusSettings:
     @property
     def problem(self) -> str:
         """The fault in the combination of the fields; empty if there is none."""
-        changed = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        changed = [
+            name for name, (value, default) in values.items() if value not in (default, _FORMER.get(name, default))
+        ]
         if self.name == "none" and changed:
             return f"bonus.{changed[0]} has no effect without a bonus: set bonus.name to rnd or icm, or leave it out"
         if self.name == "rnd" and "forward_weight" in changed:

@@ -52,6 +52,12 @@ def test_combinations_without_a_meaning_are_refused(changed, message):
         from_values(Ppo, changed)
 
 
+def test_settings_of_runs_of_earlier_versions_are_read():
+    assert from_values(Apex, {"bonus.learning_rate": 3e-4}).bonus.name == "none"
+    with pytest.raises(CallboardError, match="bonus.learning_rate has no effect without a bonus"):
+        from_values(Apex, {"bonus.learning_rate": 2e-4})
+
+
 def test_another_bonus_is_unknown():
     with pytest.raises(CallboardError, match="bonus.name must be one of none, rnd, icm|agent.bonus.name"):
         from_values(Ppo, {"bonus.name": "count"})

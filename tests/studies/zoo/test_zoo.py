@@ -13,7 +13,9 @@ import pytest
 import yaml
 from untrained_runs import DEFAULTS, write_run
 
+from callboard.agents.agent_names import agent_name
 from callboard.cli.command import main
+from callboard.launch.experiments.settings import read_experiment
 from callboard.launch.run_directory.remote_storage import Storage
 from callboard.studies.zoo.zoo_policies import CARD, FILES, find_policies, parse_card
 
@@ -372,6 +374,12 @@ def test_the_shipped_zoo_is_small_and_its_cards_are_valid():
     assert not found.problems and len(POLICIES) == len([one for one in found.policies if one.name in POLICIES])
     assert f"Its {len(POLICIES)} policies" in (SHIPPED.parents[1] / "docs" / "zoo.md").read_text()
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 16e6
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_settings_of_a_shipped_policy_are_read(name):
+    experiment = read_experiment(SHIPPED / "callboard_zoo" / name, trust=True)
+    assert agent_name(experiment.agent) == json.loads((SHIPPED / "callboard_zoo" / name / CARD).read_text())["agent"]
 
 
 @pytest.mark.slow
