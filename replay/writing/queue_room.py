@@ -8,7 +8,9 @@ import reverb
 from ..servers.handle import flushed
 
 _PROMPT_SECONDS = 0.003
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _PAUSE_GROWTH = 0.002, 0.05, 1.2
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _PAUSE_GROWTH = 0.002, 0.25, 1.2
+_LOOKS_PER_WAIT = 4
+"""The first pause is this part of the previous wait: many actors that share a queue look no more often than a few."""
 _TAKEN_AT_ONCE = 10
 """Items in a row that the learner has taken from the queue at once, after which it counts as the faster side."""
 
@@ -33,6 +35,10 @@ class QueueRoom:
         self._fills = False
         self._taken_at_once = 0
         self._was_full = False
+        self._waits_since: float | None = None
+        self._last_wait_seconds = 0.0
+        self._pause_seconds = 0.0
+        self._next_look = 0.0
 
     def wait(self, writer: reverb.TrajectoryWriter, timeout: float) -> bool:
         """Waits up to `timeout` seconds, and returns whether there is room for another item of this writer."""
@@ -43,11 +49,11 @@ class QueueRoom:
                 # Large items take a while to be sent.
                 return flushed(writer, timeout, max_pending=1)
             self._fills, self._taken_at_once = True, 0
-        begun = time.monotonic()
+        until = time.monotonic() + timeout
         if not flushed(writer, timeout, max_pending=0):
             self._was_full = True
             return False
-        return self._wait_for_room(begun + timeout)
+        return self._wait_for_room(until)
 
     def take_was_full(self) -> bool:
         """Returns whether the queue was full before the newest `wait`; once for each time."""
@@ -55,18 +61,27 @@ class QueueRoom:
         return was_full
 
     def _wait_for_room(self, until: float) -> bool:
-        room, pause = self._room(), _FIRST_PAUSE_SECONDS
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = self._next_look = now
+            self._pause_seconds = max(_SHORTEST_PAUSE_SECONDS, self._last_wait_seconds / _LOOKS_PER_WAIT)
+        while self._next_look <= until:
+            time.sleep(max(0.0, self._next_look - now))
+            room, now = self._room(), time.monotonic()
+            if room:
+                self._has_found_room(room, now - self._waits_since)
+                return True
+            self._was_full, self._taken_at_once = True, 0
+            self._pause_seconds = min(self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+            self._next_look = now + self._pause_seconds
+            self._pause_seconds *= _PAUSE_GROWTH
+        time.sleep(max(0.0, until - now))
+        return False
+
+    def _has_found_room(self, room: Literal["some", "all"], seconds: float) -> None:
+        self._waits_since, self._last_wait_seconds = None, seconds
         self._taken_at_once = self._taken_at_once + 1 if room == "all" else 0
         self._fills = self._taken_at_once < _TAKEN_AT_ONCE
-        while not room:
-            self._was_full = True
-            left = until - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(pause, left))
-            pause = min(_PAUSE_GROWTH * pause, _LONGEST_PAUSE_SECONDS)
-            room = self._room()
-        return True
 
     def _room(self) -> Literal["", "some", "all"]:
         try:

@@ -77,3 +77,37 @@ def test_a_table_that_replaces_its_oldest_items_has_room(queue):
     assert not room.wait(queue, 0.01)
     queue.limiter.max_diff = 1e300
     assert room.wait(queue, 0.1)
+
+
+class SimulatedTime:
+    """A clock that only sleeping moves, and a queue that has room at some times."""
+
+    def __init__(self, queue):
+        self.now, self.queue, self.room_at = 0.0, queue, 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.queue.size = 0 if self.now >= self.room_at else 1
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("timeout", [0.5, 10.0])
+def test_an_actor_that_waits_long_looks_as_often_as_one_that_waits_shortly(queue, monkeypatch, seconds, timeout):
+    clock = SimulatedTime(queue)
+    monkeypatch.setattr(queue_room, "time", clock)
+    room, queue.pending, queue.size = QueueRoom(queue, "queue"), 2, 1
+    assert not room.wait(queue, timeout)
+    queue.pending = 0
+    looks, late = [], []
+    for _ in range(5):
+        clock.room_at, queue.looks = clock.now + seconds, 0
+        queue.size = 1
+        while not room.wait(queue, timeout):
+            pass
+        looks.append(queue.looks)
+        late.append(clock.now - clock.room_at)
+    assert max(looks[1:]) <= max(5, 2 + seconds / 0.25), looks
+    assert max(late) <= seconds / 2, late
