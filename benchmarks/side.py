@@ -7,6 +7,7 @@ launchers' forkserver, which imports TensorFlow once for all sides.
 
 import abc
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -25,6 +26,7 @@ _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0
 _SIDE_END_SECONDS = 90.0
 """A side may have to end processes that it started."""
+_PR_SET_PDEATHSIG = 1
 
 
 class SideFailed(Exception):
@@ -165,6 +167,8 @@ def _serve(make: MakeSide, rules: NodeRules | None, pipe: Connection) -> None:
 def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
     # The fork holds both ends, and could not detect that the other process has closed its end.
     others_end.close()
+    # If the other process dies while this one is paused, this one must go on, to detect it.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
     kept: Any = None
     try:
         start = pipe.recv()

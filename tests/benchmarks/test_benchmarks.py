@@ -2,11 +2,13 @@
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from callboard.benchmarks.acting import BARE_ENVIRONMENTS
@@ -14,6 +16,7 @@ from callboard.benchmarks.harness import BENCHMARKS
 from callboard.benchmarks.results import load
 from callboard.benchmarks.side import SideFailed, SideProcess
 from callboard.launch.launchers.node_processes.forkserver import start_forkserver, stop_forkserver
+from callboard.runtime.deadlines import wait_until
 
 
 @pytest.mark.slow
@@ -57,3 +60,36 @@ def test_the_error_of_a_side_that_cannot_be_made_is_shown():
     finally:
         side.close()
         stop_forkserver()
+
+
+_PAUSED_SERVERS = """
+import time
+from callboard.benchmarks.side import ServingProcess
+
+def started():
+    return None, None
+
+servers = [ServingProcess() for _ in range(3)]
+for server in servers:
+    server.start(started)
+    server.pause()
+print(*[server.pid for server in servers], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_paused_servers_end_with_the_process_that_created_them(number):
+    command = [sys.executable, "-c", _PAUSED_SERVERS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as creator:
+        assert creator.stdout is not None
+        servers = [psutil.Process(int(pid)) for pid in creator.stdout.readline().split()]
+        assert len(servers) == 3 and all(wait_until(lambda s=s: s.status() == "stopped", 10.0, 0.01) for s in servers)
+        creator.send_signal(number)
+    try:
+        left = psutil.wait_procs(servers, timeout=20.0)[1]
+        assert not left
+    finally:
+        for server in servers:
+            if server.is_running():
+                server.kill()
