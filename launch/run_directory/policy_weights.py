@@ -27,6 +27,8 @@ _DAMAGE = (
     MemoryError,
 )
 """Errors that NumPy and `zipfile` raise for a file that is damaged."""
+_NUMBERS = "biuf"
+"""Kinds of NumPy types that weights have."""
 
 
 class SavedPolicy(NamedTuple):
@@ -65,7 +67,7 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
 
     Raises:
       FileNotFoundError: there is no such file.
-      CallboardError: the file is damaged.
+      CallboardError: the file is damaged, or a weight in it is NaN or infinite.
     """
     try:
         content = read_arrays(path)
@@ -74,10 +76,14 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
             raise ValueError("it does not name its weights")
         names = [str(name) for name in named]
         values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
+        if any(value.dtype.kind not in _NUMBERS for value in values):
+            raise ValueError("a weight is not made of numbers")
+        check_weights(names, values)
     except FileNotFoundError:
         raise
-    except _DAMAGE as error:
-        raise CallboardError(f"{path} is damaged; replace it by a copy, or take another checkpoint") from error
+    except (*_DAMAGE, NotFiniteError) as error:
+        reason = f": {error}" if isinstance(error, NotFiniteError) else ""
+        raise CallboardError(f"{path} is damaged{reason}; replace it by a copy, or take another checkpoint") from error
     return SavedPolicy(names, values, content)
 
 

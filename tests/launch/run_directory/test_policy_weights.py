@@ -63,6 +63,16 @@ def test_a_damaged_file_is_named(tmp_path):
             load_weights(path, policy(0.0).variables)
 
 
+@pytest.mark.parametrize(
+    ("weight", "reason"),
+    [(np.nan, ": the weight w is NaN"), (-np.inf, ": the weight w is -?infinite"), ("x", ""), (1j, "")],
+)
+def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, weight, reason):
+    np.savez(tmp_path / "weights.npz", names=np.array(["w"]), weight_0000=np.array([0, weight]))
+    with pytest.raises(CallboardError, match=f"weights.npz is damaged{reason}; replace it by a copy"):
+        load_weights(tmp_path / "weights.npz", [tf.Variable([0.0, 0.0])])
+
+
 def test_only_regular_files_without_compression_are_read(tmp_path):
     np.savez(tmp_path / "weights.npz", names=np.array(["w"]), weight_0000=np.zeros(3))
     assert read_policy(tmp_path / "weights.npz").values[0].shape == (3,)
