@@ -21,7 +21,7 @@ from ...environments.batches.episode_metrics import parse_episode_metrics
 from ...environments.checks.goal_trial import check_played_rewards
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ...environments.recorded import parse_record_infos
-from ...errors import CallboardError
+from ...errors import CallboardError, type_text
 from ...settings.callback_settings import check_callbacks
 from ..processes.devices import parse_devices
 from ..processes.gpu_driver import find_gpus
@@ -32,6 +32,8 @@ from .parts.output_part import CheckpointsPart, RecordingPart
 from .parts.placement_part import PlacementPart, ServerPart
 from .policy_settings import SHARED
 from .stop_conditions import check_conditions
+
+_PARTS_OF_REPLAY = ("pace", "is_queue", "check", "tables", "writer", "dataset")
 
 
 def check_node_counts(acting: ActingPart, recording: RecordingPart, server: ServerPart) -> None:
@@ -210,6 +212,7 @@ def metrics_known(acting: ActingPart, agent: str | None) -> tuple[str | None, in
 def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout, learners_here: int | None) -> None:
     """Rejects an agent that cannot learn with this layout and the settings of its run."""
     check_devices(acting, acting.learners if learners_here is None else learners_here)
+    _check_replay(acting.agent, layout)
     acting.evaluation_policy_mode()
     acting.agent.check_steps("max_learner_steps", acting.max_learner_steps)
     if acting.min_actors is not None and acting.agent.make_replay(layout).pace is not None:
@@ -222,6 +225,17 @@ def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout
     _check_goals(acting)
     check_own_optimizers(acting.agent)
     check_schedules(acting.agent, layout, acting.max_learner_steps)
+
+
+def _check_replay(agent: Agent, layout: Layout) -> None:
+    """Rejects an agent whose replay is none."""
+    made = agent.make_replay(layout)
+    missing = [part for part in _PARTS_OF_REPLAY if part not in dir(made)]
+    if missing:
+        raise CallboardError(
+            f"{type(agent).__name__}.make_replay must return a replay, which has {', '.join(missing)}, not "
+            f"{type_text(made)}; see `Replay` in replay/replay_protocol.py"
+        )
 
 
 def _check_publishing(agent: Agent, every: int, layout: Layout) -> None:

@@ -66,6 +66,19 @@ def test_an_environment_with_one_agent_has_no_metrics_of_policies(metric):
             check_experiment(experiment)
 
 
+@pytest.mark.parametrize(("made", "shown"), [(None, "a NoneType"), ("queue", "a str"), (object(), "an object")])
+@pytest.mark.parametrize("settings", [{}, {"actors": 4, "min_actors": 2}])
+def test_an_agent_makes_a_replay(made, shown, settings):
+    class Mine(Impala):
+        def make_replay(self, layout):
+            return made
+
+    with pytest.raises(
+        CallboardError, match=f"^Mine.make_replay must return a replay, .*, not {shown};"
+    ):
+        check_experiment(Experiment(Mine(), "CartPole-v1", **settings))
+
+
 def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
     experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
     with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
