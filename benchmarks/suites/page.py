@@ -90,7 +90,7 @@ def rows_of(name: str, suite: Suite, results: pathlib.Path) -> list[Row]:
                     load_result(result_path(results, cell)),
                     None if peer is None else load_result(result_path(results, peer)),
                     peer is not None,
-                    [ref for ref in suite.references if (ref.agent, ref.env) == (cell.agent, cell.env)],
+                    [reference for reference in suite.references if reference.is_of(cell)],
                 )
             )
     return rows
@@ -200,7 +200,7 @@ def _sources(suite: Suite) -> str:
     for reference in suite.references:
         runs = "" if reference.runs is None else f", {reference.runs} runs"
         protocol = f", {reference.protocol}" if reference.protocol else ""
-        sources[f"- `{reference.agent}`: {reference.source}{runs}{protocol}"] = None
+        sources[f"- `{reference.name or reference.agent}`: {reference.source}{runs}{protocol}"] = None
     return "\n".join(["Sources of what was published:", "", *sources]) if sources else ""
 
 

@@ -49,6 +49,7 @@ class Reference:
       measured: whether it is the return of training episodes, or of an evaluation.
       protocol: what differs from our cell, if anything.
       is_goal: whether the cell is to reach it; others stand beside it.
+      name: name of the agent in the study, if it has the same agent several times.
     """
 
     agent: str
@@ -61,6 +62,12 @@ class Reference:
     measured: Literal["training", "evaluation"] = "evaluation"
     protocol: str = ""
     is_goal: bool = True
+    name: str = ""
+
+    def is_of(self, cell: "SuiteCell") -> bool:
+        """Whether a cell is to be held against it."""
+        same = (self.agent, self.env) == (cell.agent, cell.env)
+        return same and self.name in ("", cell.shown_agent)
 
     @property
     def goal(self) -> float:
@@ -79,7 +86,7 @@ class Suite:
       order: where it stands on the page.
       peers: agents beside which the one of Stable-Baselines3 is run.
       references: published scores.
-      steps_per_second: environment steps of a second on one core, by agent.
+      steps_per_second: environment steps of a second on one core, by the agent's name in the study, or the agent.
       in_picture: whether its cells are in the picture of all suites; not where the goals are the best that there is.
     """
 
@@ -175,6 +182,7 @@ def suite_cells(name: str, suite: Suite) -> list[SuiteCell]:
       CallboardError: its study is not valid, or a reference or a peer belongs to no cell.
     """
     found = []
+    rates = suite.steps_per_second
     for cell in cells_of(parse_study(suite.study)):
         agent = str(cell.recipe["agent"]["name"])
         side = SuiteCell(
@@ -188,7 +196,7 @@ def suite_cells(name: str, suite: Suite) -> list[SuiteCell]:
             seeds=cell.seeds,
             recipe=cell.recipe,
             options=cell.options,
-            steps_per_second=float(suite.steps_per_second.get(agent, _STEPS_PER_SECOND)),
+            steps_per_second=float(rates.get(cell.variant, rates.get(agent, _STEPS_PER_SECOND))),
             missing=cell.missing,
         )
         found.append(side)
@@ -197,8 +205,8 @@ def suite_cells(name: str, suite: Suite) -> list[SuiteCell]:
     for agent in suite.peers:
         if agent not in PEER_AGENTS:
             raise unknown(f"peer of suite {name}", agent, PEER_AGENTS)
-    cells = {(cell.agent, cell.env) for cell in found}
     for reference in suite.references:
-        if (reference.agent, reference.env) not in cells:
-            raise CallboardError(f"suite {name} has no cell for the reference of {reference.agent} on {reference.env}")
+        if not any(reference.is_of(cell) for cell in found):
+            shown = reference.name or reference.agent
+            raise CallboardError(f"suite {name} has no cell for the reference of {shown} on {reference.env}")
     return found

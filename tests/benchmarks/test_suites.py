@@ -434,3 +434,19 @@ def test_a_run_of_the_peer_is_stopped_and_continued(small, tmp_path):
     steps = [step for step, _ in result.curve]
     assert result.steps == 6000 and len(result.evaluations) == 2 and steps == sorted(set(steps))
     assert not (run / "saved.json").exists() and cell.side == suite.PEER
+
+
+def test_a_reference_may_belong_to_one_of_several_cells_of_an_agent(monkeypatch, tmp_path):
+    text = SMALL.replace("[ppo, impala]", "[{agent: ppo, name: fast}, {agent: ppo, name: slow}, impala]")
+    text = text.replace("impala: 200", "slow: 10")
+    text += "  - {agent: ppo, name: fast, env: CartPole-v1, steps: 4096, mean: 100, source: a third}\n"
+    (tmp_path / "small.yaml").write_text(text)
+    monkeypatch.setattr(suite, "DEFINITIONS", tmp_path)
+    found = suite.read_suite("small")
+    cells = {cell.shown_agent: cell for cell in suite.suite_cells("small", found) if cell.is_ours}
+    third = found.references[-1]
+    assert [name for name, cell in cells.items() if third.is_of(cell)] == ["fast"]
+    assert cells["fast"].steps_per_second == 100 and cells["slow"].steps_per_second == 10
+    (tmp_path / "small.yaml").write_text(text.replace("name: fast, env", "name: fastest, env"))
+    with pytest.raises(CallboardError, match="no cell for the reference of fastest on CartPole-v1"):
+        suite.suite_cells("small", suite.read_suite("small"))

@@ -73,9 +73,7 @@ def test_an_agent_makes_a_replay(made, shown, settings):
         def make_replay(self, layout):
             return made
 
-    with pytest.raises(
-        CallboardError, match=f"^Mine.make_replay must return a replay, .*, not {shown};"
-    ):
+    with pytest.raises(CallboardError, match=f"^Mine.make_replay must return a replay, .*, not {shown};"):
         check_experiment(Experiment(Mine(), "CartPole-v1", **settings))
 
 
