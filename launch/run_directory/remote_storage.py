@@ -6,6 +6,7 @@ without it.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import pathlib
@@ -82,13 +83,15 @@ class Storage:
         return pathlib.Path(self._root) if "file" in self._protocols() else None
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, no_room: StorageError | None = None) -> Iterator[None]:
         self._answers = 0
         try:
             yield
         except (FileNotFoundError, CallboardError):
             raise
         except Exception as error:  # As above.
+            if no_room is not None and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise no_room from error
             raise StorageError(f"{self.url} cannot be read: {one_line(error)}") from error
 
     def exists(self, name: str) -> bool:
@@ -107,19 +110,25 @@ class Storage:
         copy = directory / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(directory).free
-        most = min(most_bytes, free - min(_FREE_BYTES, free // 2))
+        room = free - min(_FREE_BYTES, free // 2)
+        no_room = StorageError(f"{directory} has no room for {self.url}/{name}: free some, or name another directory")
 
         def bounded(size: int | None) -> None:
-            if size is not None and size > most:
-                copy.unlink(missing_ok=True)
-                raise StorageError(f"{self.url}/{name} has more than {most:,} bytes, the most that is read of it here")
+            if size is not None and size > most_bytes:
+                raise StorageError(
+                    f"{self.url}/{name} has more than {most_bytes:,} bytes, the most that is read of it here"
+                )
+            if size is not None and size > room:
+                raise no_room
 
-        with self._reading():
+        with self._reading(no_room), contextlib.ExitStack() as failed:
             if self.local is not None:
                 with open(open_regular(self._at(name)), "rb") as file:
                     bounded(os.fstat(file.fileno()).st_size)
+                    failed.callback(copy.unlink)
                     with open(copy, "wb") as written:
                         shutil.copyfileobj(file, written, 2**20)
+                failed.pop_all()
                 return True
             from fsspec.callbacks import Callback
 
@@ -131,7 +140,9 @@ class Storage:
                     bounded(self.value)
 
             bounded(self._files.size(self._at(name)))
+            failed.callback(copy.unlink, missing_ok=True)
             self._files.get_file(self._at(name), str(copy), callback=Bounded())
+            failed.pop_all()
         return True
 
     def fetch_newest(

@@ -1,6 +1,7 @@
 """Run directories at a URL: what is stored, what is fetched, and what half a checkpoint is taken for: none."""
 
 import contextlib
+import errno
 import http.server
 import os
 import pathlib
@@ -246,9 +247,28 @@ def test_what_there_is_no_room_for_is_not_copied(beginning, tmp_path, monkeypatc
         with storage._files.open(storage._at(name), "wb") as file:
             file.write(b"x" * length)
     assert storage.fetch("small", tmp_path / "copy")
-    with pytest.raises(CallboardError, match="large has more than 500 bytes, the most that is read of it here"):
+    no_room = f"^{tmp_path}/copy has no room for .*/bucket/large: free some, or name another directory$"
+    with pytest.raises(CallboardError, match=no_room):
         storage.fetch("large", tmp_path / "copy")
     assert not (tmp_path / "copy" / "large").exists()
+
+
+@pytest.mark.parametrize("beginning", ["file://", "memory://"])
+def test_a_disk_that_fills_up_is_named_and_no_part_of_a_file_is_left(beginning, tmp_path, monkeypatch):
+    storage = Storage(f"{beginning}{tmp_path}/bucket")
+    storage._files.makedirs(storage._root, exist_ok=True)
+    with storage._files.open(storage._at("file"), "wb") as file:
+        file.write(b"x" * 100)
+
+    def write_half(source, *arguments, **further):
+        (tmp_path / "copy" / "file").write_bytes(b"x" * 50)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", write_half)
+    monkeypatch.setattr(type(storage._files), "get_file", write_half)
+    with pytest.raises(CallboardError, match=f"^{tmp_path}/copy has no room for .*/bucket/file: free some"):
+        storage.fetch("file", tmp_path / "copy")
+    assert not (tmp_path / "copy" / "file").exists()
 
 
 @pytest.mark.parametrize("manner", ["head", "body"])
