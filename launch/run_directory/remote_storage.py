@@ -125,7 +125,7 @@ class Storage:
             if self.local is not None:
                 with open(open_regular(self._at(name)), "rb") as file:
                     bounded(os.fstat(file.fileno()).st_size)
-                    failed.callback(copy.unlink)
+                    failed.callback(copy.unlink, missing_ok=True)
                     with open(copy, "wb") as written:
                         shutil.copyfileobj(file, written, 2**20)
                 failed.pop_all()
