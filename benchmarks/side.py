@@ -167,7 +167,7 @@ def _serve(make: MakeSide, rules: NodeRules | None, pipe: Connection) -> None:
 def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
     # The fork holds both ends, and could not detect that the other process has closed its end.
     others_end.close()
-    # If the other process dies while this one is paused, this one must go on, to detect it.
+    # A process that is paused cannot detect that the other one has died.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
     kept: Any = None
     try:
