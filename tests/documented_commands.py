@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import sys
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -40,6 +41,7 @@ PLACEHOLDERS = {
     "check FILE": "cluster.yaml",
     "study FILE": "ppo-cartpole",
     "--env NAME": "CartPole-v1",
+    "--env-python PATH": sys.executable,
     "--episode N": "0",
     "--host NAME": "cpu-0",
     "--metric NAME": "actor/episode_return",
