@@ -254,4 +254,5 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.1f}" if 10 <= abs(value) < 1000 else figure(value)
+    exact = round(value, 12)  # The spread of equal numbers may be 1e-16.
+    return f"{exact:.1f}" if 10 <= abs(exact) < 1000 else figure(exact)
