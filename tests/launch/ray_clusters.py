@@ -95,6 +95,10 @@ def autoscaling_cluster(machines, processors):
 
 def machines_alive(address):
     """How many machines a cluster has now; asked by a process of its own, which joins the cluster."""
-    code = f"import ray; ray.init('{address}', log_to_driver=False); print(sum(m['Alive'] for m in ray.nodes()))"
+    code = (
+        "import ray; from callboard.launch.launchers.ray.connection import connected\n"
+        f"with connected('{address}', 1): print(sum(machine['Alive'] for machine in ray.nodes()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "oken" not in done.stderr, done.stderr
     return int(done.stdout.split()[-1])

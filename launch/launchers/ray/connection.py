@@ -1,6 +1,7 @@
 """Connection to a Ray cluster, or to a temporary one started on this machine."""
 
 import contextlib
+import logging
 import os
 import pathlib
 import signal
@@ -22,6 +23,7 @@ from .cluster_address import check_address
 try:
     import ray
     from ray._private import services
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
     from ray.job_config import JobConfig
 except ImportError as error:
     raise CallboardError(f"Ray is not installed: {install_command('callboard[ray]')}") from error
@@ -65,8 +67,11 @@ def connected(
                 object_store_memory=_OBJECT_STORE_BYTES,
                 _temp_dir=stack.enter_context(_ray_files()),
             )
-        # Ray uses the token of this machine only for a cluster that it has found itself.
-        _connect("auto" if found is not None and address in (None, "auto") else found, settings, leave_if_interrupted)
+        elif _raylets(found):
+            # Ray itself uses the token of this machine only for a cluster whose address it was not given.
+            logging.getLogger("ray").setLevel(settings["logging_level"])
+            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        _connect(found, settings, leave_if_interrupted)
         stack.callback(ray.shutdown)
         yield found is not None
 
@@ -130,14 +135,19 @@ def _check_answers(address: str) -> None:
 
 def _check_files(address: str) -> None:
     """Raises `CallboardError` if the cluster's files on this machine were removed; Ray itself would abort."""
-    flags = [dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ()) for process in _processes()]
-    names = [own.get("--raylet_socket_name") for own in flags if own.get("--gcs-address") == address]
-    sockets = [pathlib.Path(name) for name in names if name]
+    sockets = _raylets(address)
     if sockets and not any(path.exists() for path in sockets):
         raise CallboardError(
             f"the Ray cluster at {address} cannot be joined, because {sockets[0].parents[1]} was removed; restart the "
             "cluster with `ray stop` and `ray start`, and let nothing remove files there"
         )
+
+
+def _raylets(address: str) -> list[pathlib.Path]:
+    """Returns the sockets of a cluster's raylets on this machine."""
+    flags = [dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ()) for process in _processes()]
+    names = [own.get("--raylet_socket_name") for own in flags if own.get("--gcs-address") == address]
+    return [pathlib.Path(name) for name in names if name]
 
 
 def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted: Callable[[], None]) -> None:

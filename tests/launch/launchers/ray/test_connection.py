@@ -11,6 +11,7 @@ import time
 import pytest
 import ray
 from ray._private import services
+from ray_clusters import autoscaling_cluster, machines_alive
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.ray.connection import (
@@ -115,3 +116,15 @@ def test_another_user_reaches_none_of_the_files_of_a_cluster():
             for test in ("-r", "-w", "-x"):
                 done = subprocess.run(["test", test, place], preexec_fn=become_another)
                 assert done.returncode, (place, test)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("token", [True, False])
+def test_a_cluster_of_this_machine_is_joined_with_its_token(token, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if token:
+        program = pathlib.Path(sys.executable).with_name("ray")
+        subprocess.run([program, "get-auth-token", "--generate"], capture_output=True, check=True)
+    with autoscaling_cluster(machines=0, processors=1) as address:
+        assert machines_alive(address) == 1
