@@ -197,6 +197,13 @@ def writing(place: object, errors: tuple[type[Exception], ...] = (OSError,)) -> 
         raise CallboardError(f"{place} cannot be written: {reason}; name another place") from error
 
 
+def signal_name(number: int) -> str:
+    """Returns the name of a signal; real-time signals have numbers alone."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
 def counted(number: float, noun: str) -> str:
     """Returns `1 episode` or `2,000 episodes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,5 +1,6 @@
 """The interpreters of workers: an executable, a virtual environment, `same`, or one that uv makes (`uv:package`)."""
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -9,11 +10,12 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from ...errors import CallboardError, printable
+from ...errors import CallboardError, printable, signal_name
 from ...messages.install_commands import install_command
 
 PYTHON = "env_python"
@@ -134,25 +136,42 @@ def _command(setting: str, executable: str, code: str, *arguments: str) -> list[
 @functools.cache
 def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
     try:
-        done = subprocess.run(
+        # A session of its own can be ended with what the program has started.
+        process = subprocess.Popen(
             _command(setting, executable, _PROBE),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_SECONDS,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            errors="replace",
+            start_new_session=True,
         )
-        version, has_pip, packages = json.loads(done.stdout.splitlines()[-1])
+    except OSError as error:
+        raise _no_interpreter(setting, str(error)) from error
+    try:
+        printed, complaint = process.communicate(timeout=_PROBE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise _no_interpreter(setting, f"it has not ended after {_PROBE_SECONDS:.0f} s") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
+    if code := process.returncode:
+        how = f"it is ended by {signal_name(-code)}" if code < 0 else f"it ends with exit code {code}"
+        lines = complaint.strip().splitlines() or [how]
+        raise _no_interpreter(setting, lines[-1 if lines[0].startswith("Traceback") else 0])
+    try:
+        version, has_pip, packages = json.loads(printed.splitlines()[-1])
         return Interpreter(
             setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one}
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        printed = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or ["?"]
-        reason = f"{printed[-1 if printed[0].startswith('Traceback') else 0]:.120}"
-        raise CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason}") from error
     except (AttributeError, IndexError, TypeError, ValueError) as error:
-        reason = f"it runs a program, and prints {done.stdout!r:.80}"
-        raise CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason}") from error
+        raise _no_interpreter(setting, f"it runs a program, and prints {printed!r:.80}") from error
+
+
+def _no_interpreter(setting: str, reason: str) -> CallboardError:
+    return CallboardError(f"{PYTHON}: {setting!r:.200} is no Python 3 that starts: {reason:.120}")
 
 
 def _probed(setting: str, executable: str) -> Interpreter:
@@ -200,7 +219,9 @@ def _python(version: str) -> str:
         return version
     command = [version, "-I", "-c", "import sys; print(sys.executable)"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_SECONDS)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=_PROBE_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return version
     return done.stdout.strip() or version
@@ -215,7 +236,7 @@ def _run_uv(setting: str, folder: pathlib.Path, command: list[str]) -> None:
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_INSTALL_SECONDS,
             env=environment,
         )

@@ -20,7 +20,7 @@ from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase, try_environment
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text, serve_trial
-from ...errors import CallboardError, anything_raised, one_line
+from ...errors import CallboardError, anything_raised, one_line, signal_name
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
 from ...runtime.interpreter import python_command
@@ -206,7 +206,7 @@ class EnvironmentCheck:
         code = self._process.wait()
         how = f"ends the process with exit code {code}"
         if code < 0:
-            how = f"crashes the process ({signal.Signals(-code).name})"
+            how = f"crashes the process ({signal_name(-code)})"
         lines = self._printed()
         return CallboardError(
             f"environment {self._name!r}: {phase_text(self._phase)} {how}; let it raise an exception instead",

@@ -6,7 +6,6 @@ TensorFlow is imported once, in a forkserver; a node is forked from it and start
 import contextlib
 import functools
 import queue
-import signal
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import cloudpickle
 import launchpad as lp
 
+from ...errors import signal_name
 from ..experiments.checked_run import Run
 from ..experiments.run_files import begun
 from ..nodes.node import LaunchedNode
@@ -140,7 +140,7 @@ def _exit_of(code: int | None) -> Exit:
     if code == 0:
         return Exit(clean=True, description="ended")
     if code < 0:
-        return Exit(clean=False, description=f"killed by {signal.Signals(-code).name}")
+        return Exit(clean=False, description=f"killed by {signal_name(-code)}")
     return Exit(clean=False, description=f"ended with exit code {code}")
 
 

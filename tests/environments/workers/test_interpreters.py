@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import psutil
 import pytest
 from played_batches import played
 
@@ -21,6 +22,7 @@ from callboard.environments.workers.interpreters import (
 from callboard.errors import CallboardError
 from callboard.launch.experiments.run_checks import check_experiment
 from callboard.launch.experiments.settings import parse_experiment, read_recipe
+from callboard.runtime.deadlines import wait_until
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -40,6 +42,7 @@ def test_the_interpreter_itself_and_its_virtual_environment_are_found():
         ("/bin/ls", "^env_python: '/bin/ls' is no Python 3 that starts: /bin/ls: "),
         ("/bin/true", "^env_python: '/bin/true' is no Python 3 that starts: it runs a program, and prints ''"),
         ("x" * 5000, "^env_python: there is no 'x{50,200}: name a Python interpreter"),
+        ("/bin/false", "^env_python: '/bin/false' is no Python 3 that starts: it ends with exit code 1$"),
         ("uv:", "^env_python: name a package after 'uv:'"),
         ("uv:gymnasium, --index-url=http://127.0.0.1:1", "^env_python: name a package after 'uv:'"),
         (" ", "^env_python must be the path of a Python interpreter"),
@@ -55,6 +58,28 @@ def _script(path, version, packages):
     path.write_text(f"#!/bin/sh\necho '[{version}, false, {packages}]'\n")
     path.chmod(0o755)
     return str(path)
+
+
+@pytest.mark.parametrize(
+    "commands, reason",
+    [
+        ("printf '\\374\\n'", "it runs a program, and prints '\N{REPLACEMENT CHARACTER}"),
+        ("printf '\\374\\n' >&2; exit 1", "\N{REPLACEMENT CHARACTER}$"),
+        ("kill -9 $$", "it is ended by SIGKILL$"),
+        ("sleep 100 & echo $! > started; wait", "it has not ended after 1 s$"),
+    ],
+)
+def test_programs_that_are_no_interpreters_are_refused_and_ended(commands, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interpreters, "_PROBE_SECONDS", 1.0)
+    script = tmp_path / "program"
+    script.write_text(f"#!/bin/sh\n{commands}\n")
+    script.chmod(0o755)
+    with pytest.raises(CallboardError, match=f"is no Python 3 that starts: {reason}"):
+        find_interpreter(str(script))
+    if os.path.exists("started"):
+        pid = int((tmp_path / "started").read_text())
+        assert wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", 10)
 
 
 def test_old_interpreters_and_missing_packages_are_named_with_what_helps(tmp_path):
