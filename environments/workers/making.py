@@ -22,7 +22,16 @@ from typing import Any
 
 from ...runtime.imports_elsewhere import import_elsewhere
 from .exchange import SLOTS, Channel, Exchange, text_of
-from .named_imports import check_wrappers, imported, named_object, named_origins, reward_wrappers, wrapper_kind
+from .named_imports import (
+    check_object,
+    check_wrappers,
+    imported,
+    named_object,
+    named_origins,
+    reward_wrappers,
+    spawn_on_this_path,
+    wrapper_kind,
+)
 from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, message_of_error, name_of, old_gym
 
 _GIVEN = ("seed", "seeds", "batch_size")
@@ -33,6 +42,8 @@ _FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "clas
 _LIMIT = "max_episode_steps"
 _NO_LIMIT = 2**31 - 1
 """A limit that no episode reaches, for what does not know -1; it may be counted in int32."""
+_REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
+"""Errors with which Gymnasium's own environments refuse values of options."""
 _POOL_GIVEN = ("num_envs", "batch_size", "seed", "base_path", "max_num_players", "gym_reset_return_info")
 
 
@@ -121,7 +132,7 @@ def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> 
     try:
         pool = envpool.make_gymnasium(name, num_envs=count, seed=seed, **{**own, **threads, **options})
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        raise Refused("cannot_make", reason=message_of_error(error)) from error
+        raise _cannot_make(error) from error
     return Vector(_Pool(pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
 
 
@@ -169,6 +180,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     try:
         spec = gymnasium.spec(short)
     except gymnasium.error.Error:
+        check_object("environment", id)
         raise Refused("unknown_environment", known=_ids(gymnasium)) from None
     creator = _creator(spec.entry_point)
     named, takes_others = _keywords(creator)
@@ -187,7 +199,12 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
             set_warning(lambda text: sys.stderr.write(f"MuJoCo: {json.dumps(text)}\n"))
 
     def single(index: int) -> Any:
-        return gymnasium.make(short, **{"disable_env_checker": True, **options})
+        try:
+            return gymnasium.make(short, **{"disable_env_checker": True, **options})
+        except _REFUSALS as error:
+            if not options or not str(spec.entry_point).startswith("gymnasium.envs."):
+                raise
+            raise _cannot_make(error) from error
 
     if vectorized is True or (
         vectorized == "auto" and entry is not None and not request["singles"] and not spec.additional_wrappers
@@ -334,6 +351,21 @@ def _about(made: Any) -> dict[str, Any]:
     }
 
 
+def _made(request: Mapping[str, Any]) -> Any:
+    """Makes the environments of a request; what their libraries refuse is a refusal, as `user_errors` has it."""
+    try:
+        return make_requested(request)
+    except Exception as error:
+        refusals = (ImportError, *(module.error.Error for name, module in sys.modules.items() if name == "gymnasium"))
+        if not isinstance(error, refusals) or type(error).__name__ == "DependencyNotInstalled":
+            raise
+        raise _cannot_make(error) from error
+
+
+def _cannot_make(error: Exception) -> Refused:
+    return Refused("cannot_make", reason=" ".join(message_of_error(error).split()))
+
+
 def _error(error: BaseException) -> dict[str, Any]:
     """Returns an error for the other side."""
     if isinstance(error, Refused):
@@ -345,13 +377,13 @@ def _error(error: BaseException) -> dict[str, Any]:
         found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
         return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != "<worker>"] or frames
-    lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
+    own = [frame for frame in frames if frame.filename != "<worker>"]
+    lines = traceback.format_list(own or frames) + traceback.format_exception_only(type(error), error)
     return {
         "kind": "raised",
         "type": type(error).__name__,
         "text": (message_of_error(error).strip().splitlines() or [""])[0],
-        "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}",
+        "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else "",
         "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip()[-50_000:],
     }
 
@@ -361,19 +393,6 @@ def _end_with(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, _SET_SIGNAL, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-def _spawn_on_this_path() -> None:
-    """Lets interpreters that `multiprocessing` starts search what this one does, and not the working directory."""
-    util: Any = importlib.import_module("multiprocessing.util")
-    spawn = util.spawnv_passfds
-
-    def start(path: Any, arguments: Any, descriptors: Any) -> Any:
-        code = list(arguments).index("-c") + 1
-        on_this_path = f"import sys; sys.path[:] = {sys.path!r}; {arguments[code]}"
-        return spawn(path, [*arguments[:code], on_this_path, *arguments[code + 1 :]], descriptors)
-
-    util.spawnv_passfds = start
 
 
 class _Server:
@@ -402,7 +421,7 @@ class _Server:
             check_wrappers(request)
             return {"origins": origins}, b""
         if kind in ("make", "check"):
-            self._made = make_requested({**request, "check": kind == "check"})
+            self._made = _made({**request, "check": kind == "check"})
             if self._made is None:
                 return {}, b""
             self._exchange = Exchange(len(request["seeds"]), self._made.observation, self._made.action)
@@ -452,7 +471,7 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
         with open("/proc/self/autogroup", "w") as file:
             file.write(str(os.nice(0)))
     import_elsewhere()
-    _spawn_on_this_path()
+    spawn_on_this_path()
     channel, server = Channel(reads, writes, text_of), _Server(memory)
     # Processes that are started must not keep the pipes open: their other end learns by them that this process ended.
     os.register_at_fork(after_in_child=channel.close)

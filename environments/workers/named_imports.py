@@ -62,6 +62,14 @@ def named_object(name: str, paths: Sequence[str]) -> Any:
     return found
 
 
+def check_object(kind: str, name: str) -> None:
+    """Refuses a setting `package.module:name` whose module, which has been imported, has no such object."""
+    module, _, path = name.partition(":")
+    if path.replace(".", "").isidentifier():
+        known = [key for key, one in vars(sys.modules[module]).items() if callable(one) and not key.startswith("_")]
+        raise Refused("no_object", what=kind, name=name, known=known)
+
+
 def named_origins(request: Mapping[str, Any]) -> list[Any]:
     """Returns what settings name as `package.module:name`: the kind, the name, and the origin of each object."""
     module, _, path = request["env"].partition(":")
@@ -80,6 +88,7 @@ def wrapper_kind(name: str, paths: Sequence[str]) -> Any:
     except ImportError as error:
         raise Refused("cannot_wrap", name=name, reason=message_of_error(error)) from error
     if kind is None:
+        check_object("wrapper", name)
         raise Refused("unknown_wrapper", name=name, known=known)
     if not (isinstance(kind, type) and issubclass(kind, sys.modules["gymnasium"].Wrapper)):
         raise Refused("no_wrapper", name=name)
@@ -98,3 +107,16 @@ def check_wrappers(request: Mapping[str, Any]) -> None:
 def reward_wrappers() -> tuple[Any, ...]:
     gymnasium = sys.modules["gymnasium"]
     return tuple(filter(None, (gymnasium.RewardWrapper, getattr(gymnasium.wrappers, "NormalizeReward", None))))
+
+
+def spawn_on_this_path() -> None:
+    """Lets interpreters that `multiprocessing` starts search what this one does, and not the working directory."""
+    util: Any = importlib.import_module("multiprocessing.util")
+    spawn = util.spawnv_passfds
+
+    def start(path: Any, arguments: Any, descriptors: Any) -> Any:
+        code = list(arguments).index("-c") + 1
+        on_this_path = f"import sys; sys.path[:] = {sys.path!r}; {arguments[code]}"
+        return spawn(path, [*arguments[:code], on_this_path, *arguments[code + 1 :]], descriptors)
+
+    util.spawnv_passfds = start

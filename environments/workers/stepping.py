@@ -190,7 +190,7 @@ class SteppedSingles:
 
     def close(self) -> None:
         for environment in self.environments:
-            environment.close()
+            getattr(environment, "close", lambda: None)()  # Objects of other classes need not have one.
 
     def _write(self, exchange: Exchange, slot: int, index: int, observation: Any) -> None:
         try:
@@ -424,24 +424,27 @@ class DmEnv:
 def old_gym(environment: Any) -> Any:
     """Returns an environment with the interface of old versions of Gym as one of Gymnasium's."""
     base: Any = object
+    wraps = False
     try:
         import gymnasium
 
-        base = gymnasium.Wrapper if isinstance(environment, gymnasium.Env) else gymnasium.Env
+        wraps = isinstance(environment, gymnasium.Env)
+        base = gymnasium.Wrapper if wraps else gymnasium.Env
     except ImportError:
         pass
 
     class OldGym(base):
         def __init__(self) -> None:
-            if base is not object and issubclass(base, gymnasium.Wrapper):
+            if wraps:
                 super().__init__(environment)
-            self.env = environment
+            else:
+                self.env = environment
+                self.metadata = getattr(environment, "metadata", None) or {}
+                self.render_mode = getattr(environment, "render_mode", None)
             self.observation_space, self.action_space = environment.observation_space, environment.action_space
-            self.metadata = getattr(environment, "metadata", None) or {}
-            self.render_mode = getattr(environment, "render_mode", None)
 
         def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-            if isinstance(environment, base) and base is not object:
+            if wraps:
                 gymnasium.Env.reset(environment.unwrapped, seed=seed)
             if seed is not None and callable(getattr(environment, "seed", None)):
                 environment.seed(seed)

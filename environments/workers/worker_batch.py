@@ -32,13 +32,14 @@ def described_space(space: Space, role: str = "observation") -> spaces.Space:
     """
     kind = space["kind"]
     if kind == "Dict":
-        return spaces.Dict({key: described_space(part, role) for key, part in space["parts"]})
+        return spaces.Dict([(key, described_space(part, role)) for key, part in space["parts"]])  # A dict is sorted.
     if kind == "Tuple":
         return spaces.Tuple([described_space(part, role) for part in space["parts"]])
     if "shape" not in space:
+        way_out = "; turn it into numbers with gymnasium.wrappers.TransformObservation" if role == "observation" else ""
         raise CallboardError(
-            f"the {role} space {kind} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are; "
-            "turn it into numbers with gymnasium.wrappers.TransformObservation"
+            f"the {role} space {kind} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple "
+            f"are{way_out}"
         )
     dtype, shape = np.dtype(space["dtype"]), tuple(space["shape"])
     if kind == "Box":

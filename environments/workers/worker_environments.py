@@ -76,7 +76,7 @@ def make_in_worker(
             worker.request("infos")
         return WorkerBatch(vector, seeds, masked)
     except BaseException:
-        worker.close()
+        worker.end()
         raise
 
 
@@ -87,7 +87,7 @@ def make_agents_in_worker(
     request = _Request(name, options)
     worker, about = request.start("make", [seed], slots=[slot], actor=actor)
     if about["kind"] != "Agents":
-        worker.close()
+        worker.end()
         raise CallboardError(
             f"environment {request.name!r} has one agent: leave policies, mapping and agent_groups out"
         )
@@ -117,7 +117,7 @@ def has_agents_in_worker(name: Factory, options: Mapping[str, Any]) -> bool:
 @functools.lru_cache(maxsize=64)
 def _has_agents(name: str, options: str) -> bool:
     worker, about = _Request(name, loaded(options)).start("make", [0])
-    worker.close()
+    worker.end()
     return about["kind"] == "Agents"
 
 
@@ -203,5 +203,5 @@ class _Request:
         try:
             return worker, worker.make(do, seeds=[int(seed) for seed in seeds], **request)
         except BaseException:
-            worker.close()
+            worker.end()
             raise

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import CallboardError, suggestion
+from ...errors import CallboardError, signal_name, suggestion
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
@@ -64,12 +64,12 @@ class WorkerError(RuntimeError):
 
     Args:
       text: the message of the error.
-      place: the file and the line that raised it.
+      place: the file and the line that raised it; empty if that is none of the user's own, nor of a library.
       trace: the traceback.
     """
 
     def __init__(self, text: str, place: str, trace: str):
-        super().__init__(f"{text} ({place})".lstrip())
+        super().__init__((f"{text} ({place})" if place else text).lstrip())
         self.trace = trace
 
 
@@ -116,7 +116,7 @@ class WorkerProcess:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(_program().encode())
-        self._is_closed = False
+        self._is_closed = self._waits = False
 
     @property
     def pid(self) -> int:
@@ -127,7 +127,9 @@ class WorkerProcess:
         """Steps the environments with the actions in the memory; returns what else there is to know, or None."""
         try:
             self._channel.send()
+            self._waits = True
             answer, _ = self._channel.receive()
+            self._waits = False
         except (EOFError, OSError) as error:
             raise self._ended() from error
         if answer is not None and "error" in answer:
@@ -144,7 +146,9 @@ class WorkerProcess:
         """
         try:
             self._channel.send({"do": do, **details})
+            self._waits = True
             answer, payload = self._channel.receive()
+            self._waits = False
         except (EOFError, OSError) as error:
             raise self._ended() from error
         if "error" in answer:
@@ -163,21 +167,46 @@ class WorkerProcess:
         return self.request(do, **details)[0]
 
     def close(self) -> None:
-        """Ends the process, and what it has started.  A second call does nothing."""
+        """Closes the environments, and ends the process.  A second call does nothing.
+
+        Raises:
+          CallboardError, WorkerError, WorkerEnded: as in `request`, once everything has ended.
+        """
+        failure = self.end()
+        if isinstance(failure, WorkerEnded):
+            raise failure
+        if failure is not None:
+            self._raise(failure)
+
+    def end(self) -> WorkerEnded | Mapping[str, Any] | None:
+        """Closes the environments, and ends the process and what it has started; returns what went wrong."""
         if self._is_closed:
-            return
+            return None
         self._is_closed = True
-        with contextlib.suppress(EOFError, OSError):
+        failure: WorkerEnded | Mapping[str, Any] | None = None
+        with contextlib.suppress(OSError):
             self._channel.send({"do": "close"})
-            if self._channel.poll(_END_SECONDS):
-                self._channel.receive()
-                self._let_end()
+            # An answer that was not waited for, as after Ctrl-C, comes first.
+            try:
+                if self._waits:
+                    self._received()
+                answer = self._received()
+                if answer is not None:
+                    failure = answer.get("error")
+                    self._let_end()
+            except EOFError:
+                failure = self._ended()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._channel.close()
         for descriptor in (self._lifeline, self.memory):
             os.close(descriptor)
+        return failure
+
+    def _received(self) -> Any:
+        """Returns the next answer, `{}` for one without content; None if there is none in time."""
+        return (self._channel.receive()[0] or {}) if self._channel.poll(_END_SECONDS) else None
 
     def _let_end(self) -> None:
         """Gives the process time to end, with what it has registered for its end, and then those in its session."""
@@ -190,7 +219,7 @@ class WorkerProcess:
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
-            self.close()
+            self.end()
 
     def _ended(self) -> WorkerEnded:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -198,7 +227,7 @@ class WorkerProcess:
         code = self._process.returncode
         how = "does not answer any more" if code is None else f"ends its worker with exit code {code}"
         if code is not None and code < 0:
-            how = f"crashes its worker ({signal.Signals(-code).name})"
+            how = f"crashes its worker ({signal_name(-code)})"
         return WorkerEnded(f"environment {self.name!r} under {self.interpreter.text}", how)
 
     def _raise(self, error: Mapping[str, Any]) -> None:
@@ -231,6 +260,11 @@ class WorkerProcess:
         hint = suggestion(error["name"], error["known"], otherwise)
         return CallboardError(f"env_wrappers: {self.interpreter.text} has no wrapper {error['name']!r}; {hint}")
 
+    def _no_object(self, error: Mapping[str, Any]) -> CallboardError:
+        module, _, path = error["name"].partition(":")
+        hint = suggestion(path, error["known"], f"define it in {module}, or name another object")
+        return CallboardError(f"unknown {error['what']} {error['name']!r}; module {module!r} has no {path!r}, {hint}")
+
     def _no_module(self, error: Mapping[str, Any]) -> CallboardError:
         requirement = _REQUIREMENTS.get(error["module"])
         install = self.interpreter.install_command(requirement or "PACKAGE")
@@ -252,6 +286,7 @@ class Refusal(Exception):
 _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] = {
     "missing": WorkerProcess._missing,
     "no_module": WorkerProcess._no_module,
+    "no_object": WorkerProcess._no_object,
     "no_import": lambda worker, error: worker._says(
         f"cannot be imported under {worker.interpreter.text}: {' '.join(error['reason'].split())}"
     ),
@@ -301,5 +336,5 @@ def _program() -> str:
     """Returns the program of a worker, one text."""
     folder = pathlib.Path(__file__).parent
     texts = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in _MODULES]
-    joined = re.sub(r"^from (\.|__future__).*$", "", "\n".join(texts), flags=re.MULTILINE)
+    joined = re.sub(r"^from (\.|__future__)(.*\([^)]*\)|.*)$", "", "\n".join(texts), flags=re.MULTILINE)
     return f"from __future__ import annotations\n{joined}"

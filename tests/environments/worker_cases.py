@@ -77,8 +77,8 @@ class Walk(gymnasium.Env):
 class Masked(gymnasium.Env):
     """Masks in infos, and tasks as options of `reset`."""
 
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(4)
+    observation_space: gymnasium.Space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space: gymnasium.Space = gymnasium.spaces.Discrete(4)
 
     def _info(self):
         mask = np.zeros(4, np.int8)
@@ -232,3 +232,51 @@ class Plain(Masked):
     def step(self, action):
         observation, _, *rest = super().step(action)
         return observation, 10**400 if self._turn == 2 else 1.0, *rest
+
+
+class WrongAtEnd(Masked):
+    """Goes wrong in `close`."""
+
+    def __init__(self, how):
+        self._how = how
+
+    def close(self):
+        if self._how == "exit":
+            os._exit(3)
+        raise ValueError("nothing to close")
+
+
+class OldMasked(Masked):
+    """The interface of old versions of Gym in a class of Gymnasium's."""
+
+    def reset(self):
+        return super().reset()[0]
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated or truncated, info
+
+
+class Unsorted(Masked):
+    """Parts whose names are not sorted."""
+
+    observation_space = gymnasium.spaces.Dict(
+        [("b", gymnasium.spaces.Discrete(2)), ("a", gymnasium.spaces.Discrete(3))]
+    )
+
+
+class Written(Masked):
+    action_space = gymnasium.spaces.Text(3)
+
+
+class Unseeded(Masked):
+    def reset(self):
+        return super().reset()
+
+
+def refused():
+    raise gymnasium.error.Error("no such map")
+
+
+def lacking():
+    import no_such_module  # noqa: F401

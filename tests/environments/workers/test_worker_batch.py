@@ -43,6 +43,7 @@ def test_trajectories_are_equal_to_the_bit(name, options, task):
         ("worker_cases:next_step", {}, {"easy": 1}),
         ("worker_cases:next_step", {"env_wrappers": MASK}, None),
         ("worker_cases:Old", {"env_wrappers": "OldGym"}, None),
+        ("worker_cases:OldMasked", {"env_wrappers": "OldGym"}, None),
         ("Pendulum-v1", PENDULUM, None),
         ("CartPole-v1", {"vectorized": False, "env_previous_inputs": True}, None),
         ("Taxi-v4", {"env_wrappers": MASK}, None),

@@ -85,6 +85,32 @@ def test_what_cannot_be_wrapped_is_refused(name, options, message):
         environments.make(name, 1, [1], {**options, **SAME})
 
 
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("worker_cases:Wlk", {}),
+        ("worker_cases:Walk", {"env_wrappers": "worker_cases:Wlk"}),
+        ("worker_cases:Written", {}),
+        ("worker_cases:Unseeded", {}),
+        ("worker_cases:refused", {}),
+        ("worker_cases:lacking", {}),
+        ("FrozenLake-v1", {"map_name": "9x9"}),
+    ],
+)
+def test_refusals_are_worded_as_in_this_process(name, options):
+    messages = []
+    for own in ({}, SAME):
+        with pytest.raises(CallboardError) as raised:
+            environments.make(name, 1, [1], {**options, **own}).reset()
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+def test_parts_keep_their_order():
+    found = [environments.spec("worker_cases:Unsorted", options) for options in ({}, SAME)]
+    assert list(found[0].observation) == list(found[1].observation) == ["b", "a"]
+
+
 @pytest.mark.slow("daily")
 def test_environments_of_a_list_may_have_interpreters_of_their_own():
     mixture = [{"name": "CartPole-v1", "options": SAME}, "CartPole-v1"]

@@ -14,7 +14,7 @@ import worker_cases
 
 from callboard import environments
 from callboard.environments.workers import worker_process
-from callboard.environments.workers.worker_process import WorkerEnded
+from callboard.environments.workers.worker_process import WorkerEnded, WorkerError
 from callboard.runtime.deadlines import wait_until
 
 SAME = {"env_python": "same"}
@@ -71,6 +71,40 @@ def test_closing_ends_a_worker_that_hangs(monkeypatch):
     begun = time.monotonic()
     batch.close()
     assert time.monotonic() - begun < 5 and gone(worker.pid)
+
+
+@pytest.mark.parametrize(
+    "how, message",
+    [
+        ("raise", r"^nothing to close \(worker_cases.py, line \d+\)$"),
+        ("exit", "under Python .* ends its worker with exit code 3$"),
+    ],
+)
+def test_what_goes_wrong_in_close_is_reported(how, message):
+    batch = environments.make("worker_cases:WrongAtEnd", 1, [1], {**SAME, "how": how})
+    batch.reset()
+    worker = batch.environments[0].worker
+    with pytest.raises((WorkerError, WorkerEnded), match=message):
+        batch.close()
+    assert gone(worker.pid)
+    batch.close()
+
+
+def test_an_answer_that_was_not_waited_for_is_not_that_of_close():
+    batch = environments.make("worker_cases:WrongAtEnd", 1, [1], {**SAME, "how": "raise"})
+    worker = batch.environments[0].worker
+    worker._channel.send({"do": "call", "name": "no_such_method", "arguments": []})
+    worker._waits = True
+    with pytest.raises(WorkerError, match="^nothing to close"):
+        batch.close()
+
+
+def test_a_real_time_signal_is_named_by_its_number():
+    batch = environments.make("CartPole-v1", 1, [1], SAME)
+    os.kill(batch.environments[0].worker.pid, 40)
+    with pytest.raises(WorkerEnded, match=r"crashes its worker \(signal 40\)"):
+        batch.reset()
+    batch.close()
 
 
 @pytest.mark.slow("daily")
