@@ -48,6 +48,8 @@ _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
+_PATIENCE_SECONDS = 15.0
+"""How long after a signal an environment may take for what it has begun, until that is left as at a second signal."""
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
@@ -86,7 +88,18 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     def interrupt(signal_number: int) -> None:
         outcome.interrupted(signal_number)
         stop.set()
+        interrupted.set()
         signals.add()
+
+    def leave_environment() -> None:
+        interrupted.wait()
+        if not over.wait(_PATIENCE_SECONDS) and isinstance(roles.get(current), EnvironmentNode | EvaluatorNode):
+            signals.hurry(0.0)
+
+    def end_patience() -> None:
+        over.set()
+        interrupted.set()
+        patience.join()
 
     def end_hanging(overdue: Overdue) -> None:
         instead = argument("launcher", "processes")
@@ -101,13 +114,18 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
                 left.unlink(missing_ok=True)
             os._exit(1)
 
-    current = ""
+    current, roles = "", dict[str, Node]()
+    interrupted, over = threading.Event(), threading.Event()
+    patience = threading.Thread(target=leave_environment, name="patience", daemon=True)
     in_main_thread = threading.current_thread() is threading.main_thread()
     timeouts = {node.name: node.rules.timeout for _, node in nodes_of(program)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(begun(run))
         stack.enter_context(logged_in(run))
         stack.enter_context(stop_signals(interrupt))
+        if in_main_thread:
+            patience.start()
+            stack.callback(end_patience)
         roles = make_local_nodes(program, stop, send)
         watch = TurnWatch(
             lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,
@@ -116,10 +134,10 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         )
         ready: list[Node] = []
         try:
-            for current in roles:
-                roles[current].setup()
-                ready.append(roles[current])
             with signals.hurrying():
+                for current in roles:
+                    roles[current].setup()
+                    ready.append(roles[current])
                 for whose_turn in _play(list(roles.values()), stop):
                     current = whose_turn
         except BaseException as error:
@@ -147,7 +165,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
 
 class _Hurried(ControlFlow):
-    """Raised when a second signal arrives in the middle of an environment's or a learner's step."""
+    """Raised when a second signal arrives in the middle of what a node does."""
 
 
 class _Signals:

@@ -91,3 +91,15 @@ class NotesItsSeed(gymnasium.Env):
 
     def step(self, action):
         return np.zeros(4, np.float32), 1.0, False, False, {}
+
+
+class NeverResets(gymnasium.Env):
+    """Writes the file `hung` into the working directory, and then computes for ever."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        pathlib.Path("hung").touch()
+        while True:
+            pass

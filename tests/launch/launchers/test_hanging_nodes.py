@@ -165,3 +165,21 @@ def test_top_shows_where_a_node_hangs(start, train, tmp_path):
     ended = start("top", run.run_dir)
     assert ended.wait() == 2 and "is not running" in ended.text()
     assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [(), ("--env-python", "same")], ids=["in process", "in a worker"])
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_signal_ends_an_inline_run_whose_environment_never_returns(start, tmp_path, monkeypatch, place, signals):
+    monkeypatch.chdir(tmp_path)
+    env = ["--env", "broken_environments:NeverResets", "--no-check-env", *place, "--evaluator", "false"]
+    run = start("train", "ppo", *env, "--launcher", "inline", "--max-steps", 100_000, "--run-dir", tmp_path / "run")
+    hung = [tmp_path / "hung", run.run_dir / "hung", run.run_dir.parent / "hung"]
+    run.wait_until(lambda: any(path.exists() for path in hung), timeout=60)
+    begun = time.monotonic()
+    for _ in range(signals):
+        run.signal(signal.SIGTERM, "launcher")
+        time.sleep(2.0)
+    assert run.wait(timeout=60) == 143, run.text()
+    assert time.monotonic() - begun < (40 if signals == 1 else 14)
+    assert run.leftovers() == []
