@@ -198,8 +198,8 @@ class OddServer(http.server.BaseHTTPRequestHandler):
                 return
 
     def steadily(self, in_head):
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
-        for _ in range(20):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\nConnection: close\r\n\r\n")
+        for _ in range(0 if self.command == "HEAD" else 20):
             self.wfile.write(b"a")
             time.sleep(0.1)
 
