@@ -10,7 +10,7 @@ from ..servers.handle import flushed
 _PROMPT_SECONDS = 0.003
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _PAUSE_GROWTH = 0.002, 0.25, 1.2
 _LOOKS_PER_WAIT = 4
-"""The first pause is this part of the previous wait: many actors that share a queue look no more often than a few."""
+"""The first pause is this part of the previous wait, so that many actors look about as often together as a few."""
 _TAKEN_AT_ONCE = 10
 """Items in a row that the learner has taken from the queue at once, after which it counts as the faster side."""
 

@@ -67,8 +67,8 @@ def connected(
                 object_store_memory=_OBJECT_STORE_BYTES,
                 _temp_dir=stack.enter_context(_ray_files()),
             )
-        elif _raylets(found):
-            # Ray itself uses the token of this machine only for a cluster whose address it was not given.
+        elif _raylets(found, os.getuid()):
+            # Ray itself uses the user's token only for a cluster whose address it was not given.
             logging.getLogger("ray").setLevel(settings["logging_level"])
             maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         _connect(found, settings, leave_if_interrupted)
@@ -143,9 +143,13 @@ def _check_files(address: str) -> None:
         )
 
 
-def _raylets(address: str) -> list[pathlib.Path]:
-    """Returns the sockets of a cluster's raylets on this machine."""
-    flags = [dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ()) for process in _processes()]
+def _raylets(address: str, user: int | None = None) -> list[pathlib.Path]:
+    """Returns the sockets of a cluster's raylets on this machine, of all users or of one."""
+    flags = [
+        dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ())
+        for process in _processes()
+        if user is None or (process.info["uids"] and process.info["uids"].real == user)
+    ]
     names = [own.get("--raylet_socket_name") for own in flags if own.get("--gcs-address") == address]
     return [pathlib.Path(name) for name in names if name]
 
@@ -210,4 +214,4 @@ def _ray_files() -> Iterator[str]:
 
 
 def _processes() -> Iterator[psutil.Process]:
-    return psutil.process_iter(["cmdline"])
+    return psutil.process_iter(["cmdline", "uids"])

@@ -95,7 +95,7 @@ class SimulatedTime:
 
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("timeout", [0.5, 10.0])
-def test_an_actor_that_waits_long_looks_as_often_as_one_that_waits_shortly(queue, monkeypatch, seconds, timeout):
+def test_looks_in_a_wait_are_few_and_the_last_is_not_late(queue, monkeypatch, seconds, timeout):
     clock = SimulatedTime(queue)
     monkeypatch.setattr(queue_room, "time", clock)
     room, queue.pending, queue.size = QueueRoom(queue, "queue"), 2, 1
