@@ -10,14 +10,16 @@ from linear_updates import (
     adam_that_shows_lengths,
     assert_first_step_of_adam,
     assert_targets_begin_as_given,
+    in_float64,
     is_valid,
     random_windows,
     spread,
     weights_after_updates,
 )
-from small_worlds import layout_of
+from small_worlds import layout_of, weights_of
 
 from callboard.agents.d4pg import D4PG
+from callboard.agents.learning.gradient_step import divided
 from callboard.data import Sample
 from callboard.errors import CallboardError
 from callboard.settings.nested_settings import from_values
@@ -50,9 +52,8 @@ def updates():
     return weights_after_updates(LINEAR, layout_of(SPEC), list(map(sample_of, range(2))), actor_and_targets, spread)
 
 
-def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray]) -> float:
-    """The loss of one part of linear networks as a function of its weights, window by window."""
-    now = before | {part: weights}
+def numbers_of_windows(now: dict[str, np.ndarray]) -> list[dict[str, float]]:
+    """The losses and metrics of each valid window as linear networks of these weights give them."""
     record, values = sample_of(0).record, np.linspace(LOW, HIGH, ATOMS)
     gap = values[1] - values[0]
 
@@ -63,7 +64,7 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray])
     def act(policy: np.ndarray, x: np.ndarray) -> float:
         return float(np.tanh(x @ policy[:3] + policy[3]))
 
-    total = 0.0
+    windows = []
     for b in range(LINEAR.batch_size):
         returns, discount, n = 0.0, 1.0, 0
         for t in range(STEPS):
@@ -75,16 +76,36 @@ def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray])
         if n == 0:
             continue
         x_0, x_n = record.observation[0, b].astype(np.float64), record.observation[n, b].astype(np.float64)
-        if part == "actor":
-            total -= np.exp(log_probabilities(now["critic"], x_0, act(now["actor"], x_0))) @ values
-            continue
+        value = float(np.exp(log_probabilities(now["critic"], x_0, act(now["actor"], x_0))) @ values)
         p = np.exp(log_probabilities(now["target critic"], x_n, act(now["target actor"], x_n)))
         taken = log_probabilities(now["critic"], x_0, (record.action[0, b, 0] - 4.0) / 2.0)
+        critic_loss, ends = 0.0, 0.0
         for j in range(ATOMS):
             at = (min(HIGH, max(LOW, returns + discount * values[j])) - LOW) / gap
             lower = min(int(at), ATOMS - 2)
-            total -= p[j] * ((lower + 1 - at) * taken[lower] + (at - lower) * taken[lower + 1])
-    return total / LINEAR.batch_size
+            critic_loss -= p[j] * ((lower + 1 - at) * taken[lower] + (at - lower) * taken[lower + 1])
+            ends += p[j] * max(0.0, 1 - at, at - (ATOMS - 2))
+        windows.append({"critic_loss": critic_loss, "actor_loss": -value, "value": value, "support_ends": ends})
+    return windows
+
+
+def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray]) -> float:
+    """The loss of one part of linear networks as a function of its weights, window by window."""
+    windows = numbers_of_windows(before | {part: weights})
+    return sum(window[f"{part}_loss"] for window in windows) / LINEAR.batch_size
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_metrics_are_means_over_the_valid_windows():
+    with in_float64():
+        networks = LINEAR.make_networks(layout_of(SPEC))
+        spread(networks)
+        metrics = divided(LINEAR.loss(networks, sample_of(0)).metrics)
+    windows = numbers_of_windows({name: weights_of(part) for name, part in actor_and_targets(networks).items()})
+    assert 0 < len(windows) < LINEAR.batch_size and set(windows[0]) <= set(metrics)
+    for name in windows[0]:
+        expected = np.mean([window[name] for window in windows])
+        np.testing.assert_allclose(metrics[name], expected, rtol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow("daily")

@@ -12,14 +12,16 @@ from linear_updates import (
     adam_that_shows_lengths,
     assert_first_step_of_adam,
     assert_targets_begin_as_given,
+    in_float64,
     is_valid,
     random_windows,
     spread,
     weights_after_updates,
 )
-from small_worlds import layout_of
+from small_worlds import layout_of, weights_of
 
 from callboard.agents.dmpo import DMPO
+from callboard.agents.learning.gradient_step import divided
 from callboard.agents.policies.acting import CompiledPolicy
 from callboard.data import Sample, Timestep
 from callboard.errors import CallboardError
@@ -60,13 +62,13 @@ def sample_of(step: int) -> Sample:
     return random_windows(step, LINEAR.batch_size, STEPS, lambda rng, shape: rng.uniform(2.0, 6.0, (*shape, 1)))
 
 
+def parts(networks: Any) -> dict[str, tf.Module]:
+    return {**actor_and_targets(networks), "dual": networks.duals}
+
+
 @pytest.fixture(scope="module")
 def updates():
     """Weights before and after each of two updates of linear networks, in float64."""
-
-    def parts(networks: Any) -> Any:
-        return {**actor_and_targets(networks), "dual": networks.duals}
-
     return weights_after_updates(LINEAR, layout_of(SPEC), list(map(sample_of, range(2))), parts, spread)
 
 
@@ -85,14 +87,13 @@ def log_probabilities(critic: np.ndarray, x: np.ndarray, unit: float) -> np.ndar
     return logits - np.log(np.exp(logits).sum())
 
 
-def linear_losses(part: str, before: PART, weights: np.ndarray) -> float:
-    """The loss of one part of linear networks as a function of its weights, window by window."""
-    now = before | {part: weights}
+def numbers_of_windows(now: PART) -> list[dict[str, float]]:
+    """The losses and metrics of each valid window as linear networks of these weights give them."""
     record, values = sample_of(0).record, np.linspace(LOW, HIGH, ATOMS)
     normal = noise.standard_normal(
         np.array([1, 0]), Stream.TARGET_ACTION, np.arange(LINEAR.batch_size), (NUMBER, 1), tf.float64
     ).numpy()
-    total = 0.0
+    windows = []
     for b in range(LINEAR.batch_size):
         returns, discount, n = 0.0, 1.0, 0
         for t in range(STEPS):
@@ -106,43 +107,74 @@ def linear_losses(part: str, before: PART, weights: np.ndarray) -> float:
         mean, std = act(now["target actor"], x_t)
         actions = [mean + std * normal[b, i, 0] for i in range(NUMBER)]
         p = [np.exp(log_probabilities(now["target critic"], x_t, max(-1.0, min(1.0, a)))) for a in actions]
-        if part == "critic":
-            total += critic_loss(now, x_0, record.action[0, b, 0], returns, discount, np.mean(p, axis=0), values)
-        else:
-            costs = [-abs(a - max(-1.0, min(1.0, a))) for a in actions]
-            total += improvement(part, now, x_t, actions, [float(one @ values) for one in p], costs)
-    return total / LINEAR.batch_size
+        sampled = [float(one @ values) for one in p]
+        costs = [-abs(a - max(-1.0, min(1.0, a))) for a in actions]
+        loss, ends = critic_loss(now, x_0, record.action[0, b, 0], returns, discount, np.mean(p, axis=0), values)
+        windows.append(
+            {"critic_loss": loss, "support_ends": ends, "value": sum(sampled) / NUMBER}
+            | improvement(now, x_t, actions, sampled, costs)
+        )
+    return windows
 
 
-def critic_loss(now: PART, x: Any, action: float, returns: float, discount: float, p: Any, values: Any) -> float:
-    taken, loss = log_probabilities(now["critic"], x, (action - 4.0) / 2.0), 0.0
+def linear_losses(part: str, before: PART, weights: np.ndarray) -> float:
+    """The loss of one part of linear networks as a function of its weights, window by window."""
+    windows = numbers_of_windows(before | {part: weights})
+    return sum(window[f"{part}_loss"] for window in windows) / LINEAR.batch_size
+
+
+def critic_loss(
+    now: PART, x: Any, action: float, returns: float, discount: float, p: Any, values: Any
+) -> tuple[float, float]:
+    """The loss, and the probability of the target's two ends."""
+    taken, loss, ends = log_probabilities(now["critic"], x, (action - 4.0) / 2.0), 0.0, 0.0
     for j in range(ATOMS):
         at = (min(HIGH, max(LOW, returns + discount * values[j])) - LOW) / (values[1] - values[0])
         lower = min(int(at), ATOMS - 2)
         loss -= p[j] * ((lower + 1 - at) * taken[lower] + (at - lower) * taken[lower + 1])
-    return loss
+        ends += p[j] * max(0.0, 1 - at, at - (ATOMS - 2))
+    return loss, ends
 
 
-def improvement(part: str, now: PART, x: Any, actions: list, values: list, costs: list) -> float:
-    """The losses of the policy, or of the dual variables, at one observation."""
+def improvement(now: PART, x: Any, actions: list, values: list, costs: list) -> dict[str, float]:
+    """The losses of the policy and of the dual variables, and their metrics, at one observation."""
     duals = dict(zip(("alpha_mean", "alpha_stddev", "penalty_temperature", "temperature"), now["dual"], strict=True))
-    weights, temperature_loss = np.zeros(NUMBER), 0.0
+    weights, dual_loss = np.zeros(NUMBER), 0.0
     for scores, name, epsilon in ((values, "temperature", 0.05), (costs, "penalty_temperature", 0.04)):
         eta = softplus(duals[name])
         exponentials = np.exp(np.array(scores) / eta)
         weights += exponentials / exponentials.sum()
-        temperature_loss += eta * (epsilon + np.log(exponentials.mean()))
+        dual_loss += eta * (epsilon + np.log(exponentials.mean()))
     (mean, std), (target_mean, target_std) = act(now["actor"], x), act(now["target actor"], x)
     kl_mean = (target_mean - mean) ** 2 / (2 * target_std**2)
     kl_stddev = np.log(std / target_std) + target_std**2 / (2 * std**2) - 0.5
     alpha_mean, alpha_stddev = softplus(duals["alpha_mean"]), softplus(duals["alpha_stddev"])
-    if part == "dual":
-        return temperature_loss + alpha_mean * (0.02 - kl_mean) + alpha_stddev * (0.03 - kl_stddev)
-    loss = alpha_mean * kl_mean + alpha_stddev * kl_stddev
+    dual_loss += alpha_mean * (0.02 - kl_mean) + alpha_stddev * (0.03 - kl_stddev)
+    actor_loss = alpha_mean * kl_mean + alpha_stddev * kl_stddev
     for weight, action in zip(weights, actions, strict=True):
-        loss += weight * ((action - mean) ** 2 / (2 * target_std**2))
-        loss += weight * ((action - target_mean) ** 2 / (2 * std**2) + np.log(std))
-    return loss
+        actor_loss += weight * ((action - mean) ** 2 / (2 * target_std**2) + np.log(target_std))
+        actor_loss += weight * ((action - target_mean) ** 2 / (2 * std**2) + np.log(std))
+    return {
+        "actor_loss": actor_loss,
+        "dual_loss": dual_loss,
+        "kl_mean": kl_mean,
+        "kl_stddev": kl_stddev,
+        "entropy": 0.5 * np.log(2 * np.pi * np.e) + np.log(std),
+        "temperature": softplus(duals["temperature"]),
+    }
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_metrics_are_means_over_the_valid_windows():
+    with in_float64():
+        networks = LINEAR.make_networks(layout_of(SPEC))
+        spread(networks)
+        metrics = divided(LINEAR.loss(networks, sample_of(0), tf.constant([1, 0], tf.int64)).metrics)
+    windows = numbers_of_windows({name: weights_of(part) for name, part in parts(networks).items()})
+    assert 0 < len(windows) < LINEAR.batch_size and set(windows[0]) <= set(metrics)
+    for name in windows[0]:
+        expected = np.mean([window[name] for window in windows])
+        np.testing.assert_allclose(metrics[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow("daily")

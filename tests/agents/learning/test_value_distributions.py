@@ -91,6 +91,15 @@ def categorical(taken: np.ndarray, later: np.ndarray, returns: float, discount: 
     return -float(target @ np.log(softmax(taken)))
 
 
+def at_the_ends(later: np.ndarray, returns: float, discount: float) -> float:
+    """The probability that the target of `categorical` has at the two ends of the support."""
+    gap, ends = (HIGH - LOW) / (ATOMS - 1), 0.0
+    for j, probability in enumerate(softmax(later)):
+        value = min(HIGH, max(LOW, returns + discount * (LOW + j * gap)))
+        ends += probability * max(0.0, 1 - (value - LOW) / gap, 1 - (HIGH - value) / gap)
+    return ends
+
+
 def quantile(taken: np.ndarray, later: np.ndarray, returns: float, discount: float) -> float:
     """Algorithm 1 of Dabney et al. 2018."""
     total = 0.0
@@ -127,7 +136,7 @@ def test_the_loss_is_that_of_the_paper_with_double_q_learning_and_importance_wei
 
     weights = (50 * sample.info.probability) ** -0.4
     weights /= weights.max()
-    total, errors = 0.0, np.zeros(BATCH)
+    total, errors, ends = 0.0, np.zeros(BATCH), []
     for b in range(BATCH):
         returns, discount, n = 0.0, 1.0, 0
         for t in range(STEPS):
@@ -145,7 +154,10 @@ def test_the_loss_is_that_of_the_paper_with_double_q_learning_and_importance_wei
         fractions = (networks.online.fractions[record.observation[0, b]],) if kind == "implicit" else ()
         total += weights[b] * LOSSES[kind](taken, later, returns, discount, *fractions)
         errors[b] = abs(returns + discount * mean(later) - mean(taken))
+        ends.append(at_the_ends(later, returns, discount))
     np.testing.assert_allclose(loss, total / BATCH, rtol=1e-9)
+    if kind == "categorical":
+        np.testing.assert_allclose(divided(metrics)["support_ends"], np.mean(ends), rtol=1e-9)
     np.testing.assert_allclose(divided(metrics)["td_error"], errors[errors > 0].mean(), rtol=1e-9)
     np.testing.assert_allclose(priorities, errors + SMALLEST_PRIORITY, rtol=1e-9)
     assert (errors == 0).any() and (record.discount == 0).any()
