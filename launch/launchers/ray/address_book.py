@@ -1,6 +1,5 @@
 """Where the nodes of a run on Ray are: a book of addresses, of which each node gets what it needs."""
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -80,10 +79,16 @@ class AddressBook:
         return own_book, ()
 
 
-@functools.cache
+_own_book = AddressBook()
+
+
 def own_book() -> AddressBook:
-    """Returns the book of the node that runs in this process."""
-    return AddressBook()
+    """Returns the book of the node that runs in this process.
+
+    Not a cached function: once Launchpad has launched a program in the driver, such a function is pickled by value with
+    a class that is, and each copy would have a book of its own.
+    """
+    return _own_book
 
 
 class BookedAddress(AbstractAddressBuilder):

@@ -1,10 +1,15 @@
 """The address book of nodes on Ray; `test_launcher.py` runs the actors themselves."""
 
+import copyreg
+import functools
 import pickle
 import threading
 
 import pytest
+import ray
+from launchpad.launch.serialization import enable_lru_cache_pickling_once
 
+from callboard.launch.launchers.ray import address_book
 from callboard.launch.launchers.ray.address_book import (
     AddressBook,
     AddressExchange,
@@ -12,6 +17,7 @@ from callboard.launch.launchers.ray.address_book import (
     NodeStopped,
     own_book,
 )
+from callboard.launch.launchers.ray.workers import RayNode
 
 
 @pytest.fixture
@@ -67,11 +73,33 @@ def test_an_address_that_is_never_reported_is_an_error(book, monkeypatch):
         book.find("replay/0", 0)
 
 
+def begin_process():
+    """Lets this process have a new book, as the process of another node does."""
+    address_book._own_book = AddressBook()
+
+
+@pytest.fixture(autouse=True)
+def other_processes(monkeypatch):
+    monkeypatch.setattr(address_book, "_own_book", AddressBook())
+
+
 def test_a_pickled_book_is_that_of_the_process_at_the_other_end(book):
-    own_book.cache_clear()
     own_book().enter("replay/0", ["10.0.0.4:1"])
     assert pickle.loads(pickle.dumps(book)) is own_book() is not book
     assert pickle.loads(pickle.dumps(BookedAddress(book, "replay/0", 0))).build() == "10.0.0.4:1"
+
+
+def test_a_node_on_ray_has_the_book_of_its_process_also_after_launchpad_has_launched_another_program():
+    # Its class is pickled by value, because its name is that of the actor class.
+    method = RayNode.__ray_metadata__.modified_class.__base__.__init__
+    enable_lru_cache_pickling_once.__wrapped__()
+    try:
+        pickled = ray.cloudpickle.dumps(method)
+    finally:
+        del copyreg.dispatch_table[type(functools.cache(lambda: None))]
+        enable_lru_cache_pickling_once.cache_clear()
+    unpickled = pickle.loads(pickled)
+    assert unpickled is not method and unpickled.__globals__["own_book"]() is own_book()
 
 
 class Cluster:
@@ -87,7 +115,7 @@ class Cluster:
 
     def start(self, name, *called):
         """Starts a process, which knows what it has been sent since."""
-        own_book.cache_clear()
+        begin_process()
         self.books[name] = own_book()
         addresses = [BookedAddress(self.exchange.book, other, 0) for other in (name, *called)]
         return pickle.loads(self.exchange.pickled(name, addresses))
