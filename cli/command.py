@@ -13,14 +13,12 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 
-import psutil
-
 from .. import __version__
 from ..errors import CallboardError, limits_text, long_paths_refused, message_of, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
-from ..launch.launchers.node_processes.forkserver_process import end_processes
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
 from ..messages.caller_words import words_of_command
+from ..runtime.descendants import end_descendants
 from ..settings.own_modules import search_working_directory
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -150,7 +148,8 @@ def run_command() -> None:
                 if limits := limits_text(error):
                     print(limits, file=sys.stderr)
         code = 1
-    _end_children()
+    # Processes that environments have left running; `multiprocessing` would wait for them.
+    end_descendants(os.getpid())
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
@@ -175,21 +174,6 @@ def _output_is_closed() -> bool:
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in output.poll(0))
-
-
-def _end_children() -> None:
-    """Ends processes that environments in this process have left running; `multiprocessing` would wait for them."""
-
-    def find() -> list[int]:
-        found = []
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                # A resource tracker removes shared resources after this process has ended.
-                if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
-                    found.append(child.pid)
-        return found
-
-    end_processes(find)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The process in which an environment is tried, because it may hang, crash or end its process.
 
+What the environment has started stays below this process, which does not end by itself, so that all of it is found.
+
 It gets a pickled `EnvironmentTrial` over a socket, after its length, and writes one JSON object per line to it:
 `phase`, with what is called next, `warning`, and at the end `done` or `error`.  `HANG_SIGNAL` makes it print where it
 is.  It does not import TensorFlow.
@@ -17,6 +19,7 @@ from typing import Any, TypeVar
 
 from ...errors import CallboardError, message_of, one_line
 from ...messages.caller_words import words_of_command
+from ...runtime.descendants import adopt_orphans, end_descendants
 from ...settings.named_objects import unpickle_with_program
 from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
@@ -48,7 +51,7 @@ def serve_trial(
     by_command: bool,
     run: Callable[[AnyTrial, Callable[[Phase], object], Callable[[str], object]], Any],
 ) -> None:
-    """Reads a trial, runs it, and ends the process.
+    """Reads a trial, runs it, and waits for the end of the process.
 
     Args:
       descriptor: the socket that the trial is read from, and the objects are written to.
@@ -75,9 +78,9 @@ def serve_trial(
     except Exception:  # What exists only in the other process is not tried.
         send(done=None)
         os._exit(0)
-    # The socket closes when the process that waits for the result has ended, however it did.  This thread must hold no
-    # lock, since environments may fork: it reads the descriptor itself.
-    threading.Thread(target=lambda: (os.read(descriptor, 1), os._exit(1)), daemon=True).start()
+    adopt_orphans()
+    end = threading.Thread(target=_end_with, args=(descriptor,), daemon=True)
+    end.start()
     try:
         with words_of_command() if by_command else contextlib.nullcontext():
             done = run(trial, enter, lambda text: send(warning=text))
@@ -85,7 +88,18 @@ def serve_trial(
     except BaseException as error:
         send(error=error_line(error, environment_text(trial.env), phase[0]), details=_details(error))
     sys.stdout.flush()
-    os._exit(0)
+    end.join()
+
+
+def _end_with(descriptor: int) -> None:
+    """Ends this process with the one that waits for the result, however that has ended.
+
+    Meanwhile the thread must hold no lock, since environments may fork: it reads the descriptor itself.
+    """
+    with contextlib.suppress(OSError):
+        os.read(descriptor, 1)
+    end_descendants(os.getpid())
+    os._exit(1)
 
 
 def _read(descriptor: int, size: int) -> bytes:

@@ -23,6 +23,7 @@ from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phas
 from ...errors import CallboardError, anything_raised, one_line, signal_name
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
+from ...runtime.descendants import end_descendants
 from ...runtime.interpreter import python_command
 from ...settings.named_objects import import_object, pickled_with_program
 from ...settings.own_modules import searched_directories
@@ -121,6 +122,7 @@ class EnvironmentCheck:
 
     def close(self) -> None:
         """Ends the process, and what it has started."""
+        end_descendants(self._process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -35,7 +35,10 @@ def equal(some, others):
 
 
 def hardly_changed(some, others):
-    return all(np.abs(some[name] - others[name]).max() < 1e-20 for name in some if not name.startswith("normalizer/"))
+    # The first layer follows the statistics of the normalization of observations, so that the outputs stay the same.
+    learned = [name for name in some if not name.startswith("normalizer/") and "/dense_0/" not in name]
+    assert learned
+    return all(np.abs(some[name] - others[name]).max() < 1e-20 for name in learned)
 
 
 def test_a_session_controls_each_policy(experiment):

@@ -9,7 +9,6 @@ Only the standard library is imported at module level, so that signals are ignor
 """
 
 import contextlib
-import ctypes
 import functools
 import importlib
 import os
@@ -19,13 +18,12 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ....runtime.deadlines import Deadline
+from ....runtime.descendants import adopt_orphans, end_processes
 from ....settings.own_modules import search_working_directory
 from ...processes.stop_signals import STOP_SIGNALS
 
@@ -43,9 +41,6 @@ PING = b"ping"
 
 _MOST_BYTES = 16
 _MOST_DESCRIPTORS = 2
-_TERMINATE_SECONDS = 0.5
-_KILL_SECONDS = 2.0
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(control: int, preload: str) -> None:
@@ -58,7 +53,7 @@ def main(control: int, preload: str) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     with socket.socket(fileno=control) as control_socket:
         os.set_inheritable(control, False)
         with _ended_with(control_socket):
@@ -218,29 +213,6 @@ def _call(pipe: Connection) -> None:
         os.chdir(directory)
     function, arguments = pickle.loads(pipe.recv_bytes())
     function(*arguments, pipe)
-
-
-def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = lambda: None) -> None:
-    """Ends processes: sends SIGTERM, then SIGKILL to those that are still running a moment later.
-
-    Args:
-      find: returns the ids of the processes that still run.
-      reap: called repeatedly in the meantime.
-    """
-    for number, patience in ((signal.SIGTERM, _TERMINATE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
-        deadline = Deadline(patience)
-        signaled: set[int] = set()
-        while found := find():
-            for pid in found:
-                if pid not in signaled:
-                    signaled.add(pid)
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, number)
-            if deadline.has_passed:
-                break
-            time.sleep(0.01)
-            reap()
-        reap()
 
 
 def _members_of(session: int) -> list[int]:

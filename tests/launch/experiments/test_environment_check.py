@@ -7,6 +7,8 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 
 import gymnasium
 import psutil
@@ -20,6 +22,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiments.environment_check import check_environment, environment_check
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.session import Session
+from callboard.runtime.deadlines import wait_until
 
 ENV = "faulty_environments:Faulty"
 
@@ -173,6 +176,36 @@ def test_a_check_that_is_left_early_leaves_no_process():
     finally:
         signal.signal(signal.SIGINT, handler)
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+LEAVES_PROCESSES = """
+import sys
+from callboard.agents.ppo import Ppo
+from callboard.launch.experiments.environment_check import check_environment
+from callboard.launch.experiments.experiment import Experiment
+
+options = {"started": sys.argv[1], "orphan": True, "hangs": sys.argv[2] == "killed"}
+experiment = Experiment(agent=Ppo(), env="leaving_environments:LeavesProcesses", env_options=options)
+check_environment(experiment, 600.0)
+"""
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize("end", ["returns", "killed"])
+def test_what_the_environment_starts_ends_with_the_trial(tmp_path, end):
+    started = tmp_path / "started"
+    environments = pathlib.Path(__file__).parents[1] / "environments"
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVES_PROCESSES, started, end], env={**os.environ, "PYTHONPATH": str(environments)}
+    )
+    if end == "killed":
+        # Two environments.
+        assert wait_until(lambda: started.exists() and len(started.read_text().split()) == 6, 60)
+        process.kill()
+    process.wait(60)
+    pids = list(map(int, started.read_text().split()))
+    assert len(pids) == 6
+    assert wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
 
 
 @pytest.mark.slow("daily")

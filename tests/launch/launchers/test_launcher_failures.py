@@ -5,7 +5,10 @@ import shutil
 import subprocess
 import sys
 
+import psutil
 import pytest
+
+from callboard.runtime.deadlines import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -112,11 +115,16 @@ def test_errors_in_brackets_and_exits(train, launcher):
 
 
 @pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
-def test_processes_that_environments_leave(train, launcher):
+def test_processes_that_environments_leave(train, tmp_path, launcher):
+    started = tmp_path / "started"
     settings = ["--env", "leaving_environments:LeavesProcesses", "--launcher", launcher, "--evaluator", "false"]
+    settings += ["--env-options.started", started]
     run = train(*settings, "--max-steps", 1000, "--actors", 1, recipe=None)
     assert run.wait(120) == 0, run.text()
     assert run.leftovers() == []
+    # Those of the trial before the run, and those of the run.
+    pids = list(map(int, started.read_text().split()))
+    assert len(pids) >= 4 and wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
 
 
 @pytest.mark.parametrize("thread", ["main", "other"])

@@ -1,0 +1,61 @@
+"""Processes that a process has started, and their end."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from .deadlines import Deadline
+
+_TERMINATE_SECONDS = 0.5
+_KILL_SECONDS = 2.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Lets the kernel make descendants whose parent has ended children of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants(pid: int) -> None:
+    """Ends all that a process has started and that still runs, also in sessions of their own.
+
+    A resource tracker of `multiprocessing` is left: it removes shared resources once the process has ended.
+    """
+    import psutil  # Here, because the forkserver begins with the standard library alone.
+
+    def find() -> list[int]:
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
+                        found.append(child.pid)
+        return found
+
+    end_processes(find)
+
+
+def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = lambda: None) -> None:
+    """Ends processes: sends SIGTERM, then SIGKILL to those that are still running a moment later.
+
+    Args:
+      find: returns the ids of the processes that still run.
+      reap: called repeatedly in the meantime.
+    """
+    for number, patience in ((signal.SIGTERM, _TERMINATE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
+        deadline = Deadline(patience)
+        signaled: set[int] = set()
+        while found := find():
+            for pid in found:
+                if pid not in signaled:
+                    signaled.add(pid)
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, number)
+            if deadline.has_passed:
+                break
+            time.sleep(0.01)
+            reap()
+        reap()
