@@ -33,8 +33,6 @@ from .gradient_step import LossOutput, Objective
 from .optimizers import make_optimizer
 
 _LOSS = "bonus_loss"
-_MEMORY = 500_000
-"""Number of newest bonuses whose deviation is used: what falls over a long run still is a bonus where it is large."""
 
 
 class BonusTransitions(NamedTuple):
@@ -84,7 +82,8 @@ class ExplorationBonus(tf.Module):
         numbers = tree.map_structure(_as_numbers, visible)
         self._casts = [leaf is not number for leaf, number in zip(*map(tree.flatten, (visible, numbers)), strict=True)]
         self._normalizer = RunningNormalizer(numbers)
-        self._deviation = RunningNormalizer(dm_specs.Array((), np.float32), memory=_MEMORY)
+        # Of all bonuses of the run: relative to those of late, it would be as large at the end as at the beginning.
+        self._deviation = RunningNormalizer(dm_specs.Array((), np.float32))
         kind: Any = {"rnd": RandomDistillation, "icm": Curiosity}[settings.name]
         spec = spec._replace(observation=numbers)
         self._networks: Curiosity | RandomDistillation = kind(spec, network, settings.hidden_sizes, settings.features)

@@ -13,6 +13,7 @@ from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.agents.learning.exploration_bonus import make_bonus
 from callboard.agents.learning.gradient_step import GradientStep, LossOutput
+from callboard.agents.losses.exploration_bonus import Prediction
 from callboard.agents.losses.replicas import global_mean
 from callboard.data import Record
 from callboard.networks.network_settings import QNetworkSettings
@@ -105,6 +106,29 @@ def test_the_bonus_is_the_error_divided_by_its_deviation():
     more = random_record(np.random.default_rng(1), VECTOR)
     assert np.isfinite(bonus.measured(more).bonus).all()
     assert float(bonus._deviation._count) > has_bonus.sum()
+
+
+def test_the_bonus_falls_with_the_errors_of_a_long_run(monkeypatch):
+    size, sizes = 100_000, []
+    record = Record(
+        observation=np.zeros((2, size, 2), np.float32),
+        first=np.zeros((2, size), bool),
+        last=np.zeros((2, size), bool),
+        action=np.zeros((1, size), np.int32),
+        reward=np.zeros((1, size), np.float32),
+        discount=np.ones((1, size), np.float32),
+        extras=(),
+        version=np.zeros((1, size, 2), np.int32),
+    )
+    bonus = bonus_of(Apex, VECTOR, bonus__name="rnd")
+    errors = tf.random.uniform((1, size), seed=0)
+    for scale, updates in ((1.0, 10), (0.01, 40)):
+        monkeypatch.setattr(bonus, "_predicted", lambda part, scale=scale: Prediction(scale * errors, scale * errors))
+        for _ in range(updates):
+            measured = bonus.measured(record)
+        sizes.append(float(tf.reduce_mean(measured.bonus)))
+    # With the deviation of the newest 500,000 it would be 0.4 of that at the beginning.
+    assert 0.01 < sizes[1] / sizes[0] < 0.03
 
 
 @pytest.mark.slow("daily")
