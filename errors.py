@@ -54,6 +54,13 @@ class MissingPackage(CallboardError):
         self.requirement = requirement
 
 
+class ProcessEnded(ConnectionError):
+    """A process with environments has ended by itself, or was killed.
+
+    That is a fault, after which a node is restarted.  The message is one line, which is shown without a traceback.
+    """
+
+
 class UnknownAttribute(AttributeError):
     """A name in Python that does not exist.
 
@@ -129,8 +136,8 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns `ValueError: first line of the message`; the message alone of a `CallboardError`."""
-    if isinstance(error, CallboardError):
+    """Returns `ValueError: first line of the message`; the message alone of a `CallboardError`, or a `ProcessEnded`."""
+    if isinstance(error, CallboardError | ProcessEnded):
         return " ".join(message_of(error).splitlines())
     return f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 from .. import __version__
-from ..errors import CallboardError, limits_text, long_paths_refused, message_of, printable, unknown
+from ..errors import CallboardError, ProcessEnded, limits_text, long_paths_refused, message_of, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
 from ..launch.processes.stop_signals import Stopped, raise_at_signals
 from ..messages.caller_words import words_of_command
@@ -83,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(map(printable, error.details.splitlines())), file=sys.stderr)
         print(f"callboard: {printable(str(error))}", file=sys.stderr)
         return 2
+    except ProcessEnded as error:
+        print(f"callboard: {printable(str(error))}", file=sys.stderr)
+        return 1
     except Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.utils import create_shared_memory
 
 from ...data import Nest, Timestep
-from ...errors import CallboardError
+from ...errors import CallboardError, ProcessEnded
 from ...runtime.interpreter import spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
@@ -158,7 +158,10 @@ class ProcessBatch(GymnasiumVectorBatch):
             self._closed = True
             alive = all(process.is_alive() for process in self._processes.processes)
             # A process that has ended does not answer; the others are then ended too.
-            self._processes.close(timeout=_END_SECONDS, terminate=not alive)
+            try:
+                self._processes.close(timeout=_END_SECONDS, terminate=not alive)
+            except (EOFError, BrokenPipeError, ConnectionResetError):  # One has ended meanwhile.
+                self._processes.close(timeout=_END_SECONDS, terminate=True)
 
     @contextlib.contextmanager
     def _process_errors(self) -> Iterator[None]:
@@ -170,7 +173,7 @@ class ProcessBatch(GymnasiumVectorBatch):
                 process.join(timeout=0.1)
             ended = {index: process.exitcode for index, process in enumerate(processes) if not process.is_alive()}
             codes = ", ".join(f"{index} (exit code {code})" for index, code in ended.items())
-            raise RuntimeError(f"processes of environment {self._name!r} have ended: {codes or 'unknown'}") from error
+            raise ProcessEnded(f"processes of environment {self._name!r} have ended: {codes or 'unknown'}") from error
 
 
 class _Maker:

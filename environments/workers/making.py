@@ -38,6 +38,7 @@ _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
 """`F_SETSIG` of Linux, which Python 3.9 does not name."""
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "classic", "sisl")}, "mpe": "mpe2"}
 _LIMIT = "max_episode_steps"
 _NO_LIMIT = 2**31 - 1
@@ -395,6 +396,27 @@ def _end_with(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
+def _leave_stop_signals() -> None:
+    """Leaves signals that stop a run to the process that uses this one, as actors leave them to their launcher.
+
+    Batch systems send them to all processes.  What is forked can be ended by SIGTERM.
+    """
+
+    def leave(number: int, frame: Any) -> None:
+        pass
+
+    for number in _STOP_SIGNALS:
+        signal.signal(number, leave)
+        signal.siginterrupt(number, False)
+
+    def leave_to_parent() -> None:
+        for number in _STOP_SIGNALS:
+            if signal.getsignal(number) is leave:  # It may be the environment's own.
+                signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+
+    os.register_at_fork(after_in_child=leave_to_parent)
+
+
 class _Server:
     """Answers requests."""
 
@@ -466,6 +488,7 @@ class _Server:
 
 def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
     _end_with(lifeline)
+    _leave_stop_signals()
     with contextlib.suppress(OSError):
         # Linux shares processors among sessions first: niceness is that of this session as a whole.
         with open("/proc/self/autogroup", "w") as file:

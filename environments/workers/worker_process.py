@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import CallboardError, signal_name, suggestion
+from ...errors import CallboardError, ProcessEnded, signal_name, suggestion
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
@@ -73,7 +73,7 @@ class WorkerError(RuntimeError):
         self.trace = trace
 
 
-class WorkerEnded(ConnectionError):
+class WorkerEnded(ProcessEnded):
     """A worker has ended by itself, or was killed.
 
     Args:

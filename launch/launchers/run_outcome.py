@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...errors import CallboardError, limits_text, one_line, traceback_text
+from ...errors import CallboardError, ProcessEnded, limits_text, one_line, traceback_text
 
 
 class Monitor(Protocol):
@@ -113,7 +113,7 @@ class Outcome:
 
 def error_text(error: BaseException) -> str:
     """Returns the text of an error for the user: one line if that is sufficient, otherwise the traceback."""
-    if isinstance(error, CallboardError):
+    if isinstance(error, CallboardError | ProcessEnded):
         return one_line(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return f"{error.strerror}; raise the limit of open files (`ulimit -n`), or start fewer nodes"

@@ -11,7 +11,7 @@ import pytest
 import callboard
 from callboard.cli import command
 from callboard.cli.command import main
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, ProcessEnded
 from callboard.launch.processes.stop_signals import Stopped
 
 
@@ -42,7 +42,12 @@ def test_without_a_subcommand_all_of_them_are_listed(arguments, capsys):
 
 @pytest.mark.parametrize(
     "error, code",
-    [(Stopped(signal.SIGTERM), 143), (KeyboardInterrupt(), 130), (CallboardError("two\nlines \x1b[2J"), 2)],
+    [
+        (Stopped(signal.SIGTERM), 143),
+        (KeyboardInterrupt(), 130),
+        (CallboardError("two\nlines \x1b[2J"), 2),
+        (ProcessEnded("two\nlines \x1b[2J"), 1),
+    ],
 )
 def test_the_exit_code_says_how_a_subcommand_ended(error, code, monkeypatch, capsys):
     def end(arguments):
@@ -50,7 +55,7 @@ def test_the_exit_code_says_how_a_subcommand_ended(error, code, monkeypatch, cap
 
     monkeypatch.setattr("callboard.cli.list.main", end)
     assert main(["list", "agents"]) == code
-    expected = "callboard: two\\nlines \\x1b[2J\n" if code == 2 else ""
+    expected = "callboard: two\\nlines \\x1b[2J\n" if code in (1, 2) else ""
     assert capsys.readouterr().err == expected
 
 

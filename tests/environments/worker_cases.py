@@ -44,6 +44,17 @@ class Walk(gymnasium.Env):
         info = {"turn": self._turn, "array": np.arange(2), "pair": (1, "b"), "nothing": None}
         return self._observation(), float(action), self._turn >= self._length and not truncated, truncated, info
 
+    def signals_of_forked(self):
+        """The handlers of SIGTERM and SIGINT in a forked process."""
+        reads, writes = os.pipe()
+        if os.fork() == 0:
+            names = [signal.getsignal(number).name for number in (signal.SIGTERM, signal.SIGINT)]
+            os.write(writes, " ".join(names).encode())
+            os._exit(0)
+        os.close(writes)
+        with open(reads) as pipe:
+            return pipe.read().split()
+
     def _go_wrong(self):
         if self._wrong == "raise":
             raise ValueError("lost the way")

@@ -10,7 +10,7 @@ import tempfile
 import traceback
 
 from ....callbacks import CallbackFailed
-from ....errors import CallboardError, one_line, printable_lines, traceback_text
+from ....errors import CallboardError, ProcessEnded, one_line, printable_lines, traceback_text
 from ...nodes.node import NodeRules
 from ...nodes.proxy_bypass import bypass_proxies
 from ...processes.cuda_libraries import load_libraries
@@ -66,8 +66,9 @@ def prepare_tensorflow(rules: NodeRules) -> None:
 
 def exit_by(error: BaseException) -> Exit:
     """Returns how a node ended whose error is being handled, and prints the traceback to the log."""
-    if isinstance(error, CallboardError):
-        return Exit(clean=False, description=one_line(error), error=one_line(error), final=True)
+    if isinstance(error, CallboardError | ProcessEnded):
+        final = isinstance(error, CallboardError)
+        return Exit(clean=False, description=one_line(error), error=one_line(error), final=final)
     text = traceback_text(error)
     print(printable_lines(text), end="", file=sys.stderr)
     place = "" if is_fault(error) else error_place(error)

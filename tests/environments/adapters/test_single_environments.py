@@ -11,7 +11,7 @@ import pytest
 
 from callboard import environments
 from callboard.environments.adapters.single_environments import ProcessBatch, split_singles
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, ProcessEnded
 
 OPTIONS = {"env_wrappers": [{"name": "TimeLimit", "max_episode_steps": 7}]}
 
@@ -52,7 +52,7 @@ def test_a_process_that_is_killed_is_reported_and_the_others_end():
     batch.reset()
     processes = batch.environments[0].processes
     os.kill(processes[1].pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"^processes of environment 'CartPole-v1' have ended: 1 \(exit code -9\)$"):
+    with pytest.raises(ProcessEnded, match=r"^processes of environment 'CartPole-v1' have ended: 1 \(exit code -9\)$"):
         for _ in range(3):
             batch.step(np.zeros(2, np.int32))
     batch.close()

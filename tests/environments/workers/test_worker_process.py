@@ -1,6 +1,7 @@
 """Workers end with what uses them, and nothing of them is left."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -13,8 +14,12 @@ import pytest
 import worker_cases
 
 from callboard import environments
+from callboard.agents.impala import Impala
 from callboard.environments.workers import worker_process
 from callboard.environments.workers.worker_process import WorkerEnded, WorkerError
+from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.processes.stop_signals import STOP_SIGNALS
+from callboard.launch.run import run
 from callboard.runtime.deadlines import wait_until
 
 SAME = {"env_python": "same"}
@@ -105,6 +110,37 @@ def test_a_real_time_signal_is_named_by_its_number():
     with pytest.raises(WorkerEnded, match=r"crashes its worker \(signal 40\)"):
         batch.reset()
     batch.close()
+
+
+def test_signals_that_stop_a_run_are_left_to_what_uses_a_worker():
+    """Batch systems send them to all processes; what an environment has forked can still be ended by SIGTERM."""
+    batch = environments.make("worker_cases:Walk", 1, [1], SAME)
+    batch.reset()
+    for number in STOP_SIGNALS:
+        os.kill(batch.environments[0].worker.pid, number)
+    batch.step(np.zeros(1, np.int32))
+    assert batch.environments[0].call("signals_of_forked") == (["SIG_DFL", "SIG_IGN"],)
+    batch.close()
+
+
+@pytest.mark.parametrize("launcher", ["inline", "threads"])
+@pytest.mark.slow
+def test_a_worker_that_is_killed_ends_a_run_in_one_process_with_one_line(launcher, tmp_path, capfd):
+    options = {"wrong": "crash", "length": 100}
+    experiment = Experiment(
+        Impala(batch_size=1, unroll_length=5),
+        "worker_cases:Walk",
+        env_python="same",
+        env_options=options,
+        check_env=False,
+        actors=1,
+        envs_per_actor=1,
+        evaluator=False,
+        run_dir=tmp_path / "run",
+    )
+    outcome = run(experiment, launcher)
+    assert re.fullmatch(r"environment 'worker_cases:Walk' under .* crashes its worker \(SIGSEGV\)", outcome.error)
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.slow("daily")

@@ -5,7 +5,7 @@ import os
 import forked_functions
 import pytest
 
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, ProcessEnded
 from callboard.launch.launchers.node_processes.forkserver import ForkServer
 from callboard.launch.launchers.node_processes.prepared_process import exit_by, prepare_tensorflow
 from callboard.launch.launchers.supervision.supervisor import Exit
@@ -61,3 +61,9 @@ def test_other_errors_may_be_tried_again_and_keep_their_traceback(capsys):
     assert how.error.startswith("Traceback") and "in the second line" in how.error
     assert capsys.readouterr().err == how.error
     assert ended_by(SystemExit()).description == "SystemExit"
+
+
+def test_a_process_that_has_ended_is_one_line_and_the_node_may_start_again(capsys):
+    error = ProcessEnded("environment 'CartPole-v1' under Python 3.13.0 (py313) crashes its worker (SIGKILL)")
+    assert ended_by(error) == Exit(False, str(error), str(error), final=False, place="")
+    assert capsys.readouterr().err == ""
