@@ -124,7 +124,8 @@ def error_line(error: BaseException, name: str, phase: Phase) -> str:
     where = phase_text(phase)
     if isinstance(error, CallboardError):
         text = one_line(error)
-        return text if repr(name) in text else f"environment {name!r}, in {where}: {text}"
+        # Before anything is called, it is about a setting, which it names.
+        return text if phase == "import" or repr(name) in text else f"environment {name!r}, in {where}: {text}"
     if isinstance(error, SystemExit):
         return f"environment {name!r}: {where} calls sys.exit({message_of(error)}); let it raise an exception instead"
     if isinstance(error, WorkerError):

@@ -116,3 +116,9 @@ def test_a_process_of_an_environment_is_not_ended_by_it():
     for call, kind in ((environment.reset, "SystemExit: 3"), (lambda: environment.step(0), "GeneratorExit")):
         with pytest.raises(CallboardError, match=f"raises {kind}; let it raise an exception instead"):
             call()
+
+
+def test_a_setting_that_is_refused_before_anything_is_called_is_named_alone():
+    error = CallboardError("env_python: there is no 'python3.99'")
+    assert error_line(error, "x", "import") == str(error)
+    assert error_line(error, "x", "reset") == f"environment 'x', in 'reset': {error}"
