@@ -93,7 +93,7 @@ def read_run(run: str, options: Sequence[str] = (), trust: bool = False) -> Sett
     played = {name: value for name, value in settings.of_run.items() if name not in _OF_TRAINING}
     settings = dataclasses.replace(settings, of_run=played)
     check_settings(settings.without_agent())
-    python = {"env_python": settings.of_run["env_python"]} if settings.of_run.get("env_python") else {}
+    python = {key: value for key, value in settings.of_run.items() if key == "env_python" and value is not None}
     environments.check(settings.of_run["env"], {**settings.of_run.get("env_options", {}), **python})
     return settings
 

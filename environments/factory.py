@@ -121,7 +121,7 @@ def make(
     name, own_options = named_factory(env)
     merged = {**own_options, **(options or {})}
     shows_previous = merged.pop(PREVIOUS_INPUTS, False)
-    if merged.get(PYTHON):
+    if merged.get(PYTHON) is not None:
         environment = make_in_worker(name, seeds, merged, slots, actor)
     else:
         environment = _make_here(name, batch_size, seeds, merged, slots, actor)
@@ -160,7 +160,7 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     """
     for name, own_options in environments_in(env, options):
         own_options.pop(PREVIOUS_INPUTS, None)
-        if own_options.get(PYTHON):
+        if own_options.get(PYTHON) is not None:
             check_in_worker(name, own_options)
             continue
         own_options.pop(PYTHON, None)
@@ -261,7 +261,7 @@ def is_of_library(env: Environment, options: Mapping[str, Any] | None = None) ->
 
 
 def _is_of_library(name: Factory, options: Mapping[str, Any]) -> bool:
-    if options.get(PYTHON):
+    if options.get(PYTHON) is not None:
         return False
     wrappers = wrapper_settings(options.get(WRAPPERS, ()))
     if not isinstance(name, str) or any(":" in str(wrapper) for wrapper in wrappers if isinstance(wrapper, str)):
@@ -321,7 +321,7 @@ def _evaluation_options(name: Factory, options: Mapping[str, Any]) -> dict[str, 
     kept = {key: value for key, value in options.items() if key not in left_out}
     if WRAPPERS not in kept:
         return kept
-    if kept.get(PYTHON):
+    if kept.get(PYTHON) is not None:
         return {**kept, TRUE_SCORES: True}
     return {**kept, WRAPPERS: without_rewards(kept[WRAPPERS])}
 

@@ -55,7 +55,7 @@ def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
         return False
     with contextlib.suppress(CallboardError):
         factory, own_options = named_factory(env)
-        if (options or {}).get(PYTHON):
+        if (options or {}).get(PYTHON) is not None:
             return has_agents_in_worker(factory, {**own_options, **(options or {})})
         options = {key: value for key, value in (options or {}).items() if key != PYTHON}
         if isinstance(factory, str) and factory.startswith(PREFIX):

@@ -109,11 +109,13 @@ def find_interpreter(setting: str) -> Interpreter:
         if not os.path.exists(executable) and not os.path.dirname(setting):
             executable = shutil.which(setting) or executable
         if not os.path.isfile(executable):
-            what = (
-                f"the folder {setting!r:.200} has no bin/python"
-                if os.path.isdir(path)
-                else f"there is no {setting!r:.200}"
-            )
+            what = f"there is no {setting!r:.200}"
+            if os.path.islink(executable) and not os.path.exists(executable):
+                what = f"{executable!r:.200} is a link to {os.path.realpath(executable)!r:.200}, which does not exist"
+            elif os.path.isdir(path):
+                what = f"the folder {setting!r:.200} has no bin/python"
+            elif os.path.exists(path):
+                what = f"{setting!r:.200} is no file"
             raise CallboardError(f"{PYTHON}: {what}: name a Python interpreter, or the folder of a virtual environment")
     found = _probed(setting, executable)
     if found.version[:2] < _OLDEST:

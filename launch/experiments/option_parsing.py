@@ -133,7 +133,7 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
             raise CallboardError(f"{key}: {shown(text)} is not valid YAML: {error}") from error
         value = text
     if len(others) < len(kinds):
-        for kind in others if text else ():
+        for kind in others if text.strip() else ():
             with contextlib.suppress(CallboardError):
                 return converted(key, value, kind)
         value = text

@@ -98,7 +98,7 @@ class EnvironmentPart:
     @property
     def python_of_env(self) -> dict[str, Any]:
         """The option `env_python` of the environment, if it is set."""
-        return {"env_python": self.env_python} if self.env_python else {}
+        return {"env_python": self.env_python} if self.env_python is not None else {}
 
     @property
     def options_of_env(self) -> dict[str, Any]:

@@ -45,6 +45,8 @@ def test_the_interpreter_itself_and_its_virtual_environment_are_found():
         ("/bin/false", "^env_python: '/bin/false' is no Python 3 that starts: it ends with exit code 1$"),
         ("uv:", "^env_python: name a package after 'uv:'"),
         ("uv:gymnasium, --index-url=http://127.0.0.1:1", "^env_python: name a package after 'uv:'"),
+        ("/dev/null", "^env_python: '/dev/null' is no file: name a Python interpreter"),
+        ("", "^env_python must be the path of a Python interpreter, not ''$"),
         (" ", "^env_python must be the path of a Python interpreter"),
         (3, "^env_python must be the path of a Python interpreter"),
     ],
@@ -52,6 +54,32 @@ def test_the_interpreter_itself_and_its_virtual_environment_are_found():
 def test_what_is_no_interpreter_is_refused(setting, message):
     with pytest.raises(CallboardError, match=message):
         find_interpreter(setting)
+
+
+def test_a_broken_virtual_environment_is_named(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to("/no/such/python")
+    for setting in (tmp_path, tmp_path / "bin" / "python"):
+        with pytest.raises(
+            CallboardError, match="^env_python: '.*/bin/python' is a link to '/no/such/python', which does"
+        ):
+            find_interpreter(str(setting))
+
+
+@pytest.mark.parametrize("setting", ["", " "])
+def test_an_empty_setting_is_refused_wherever_it_is_given(setting):
+    refused = pytest.raises(
+        CallboardError, match=f"^env_python must be the path of a Python interpreter, not '{setting}'"
+    )
+    with refused:
+        environments.make("CartPole-v1", 1, [1], {"env_python": setting})
+    with refused:
+        environments.check("CartPole-v1", {"env_python": setting})
+    for own in ({"env_python": setting}, ["--env-python", setting]):
+        values, options = (own, []) if isinstance(own, dict) else ({}, own)
+        experiment = parse_experiment("ppo", {"env": "CartPole-v1", **values}, options)
+        with refused:
+            check_experiment(experiment)
 
 
 def _script(path, version, packages):
