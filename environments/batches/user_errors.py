@@ -45,7 +45,7 @@ def waiting_place(lines: Sequence[str]) -> str:
 
 def _is_ours(filename: str) -> bool:
     path = pathlib.Path(filename)
-    if filename.startswith("<frozen") or str(path.resolve()).startswith(
+    if filename.startswith(("<frozen", "<string>", "<worker>")) or str(path.resolve()).startswith(
         (f"{_PACKAGE}/environments/", f"{_PACKAGE}/named_")
     ):
         return True

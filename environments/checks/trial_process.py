@@ -24,7 +24,7 @@ from ...settings.named_objects import unpickle_with_program
 from ...settings.own_modules import search_working_directory
 from ..batches.user_errors import user_frames, user_traceback
 from ..factory import environment_text
-from ..workers.worker_process import WorkerEnded, WorkerError
+from ..workers.worker_process import WorkerEnded, WorkerError, WorkerExit
 from .trial import EnvironmentTrial, Phase
 
 AnyTrial = TypeVar("AnyTrial", bound=EnvironmentTrial)
@@ -122,22 +122,26 @@ def error_line(error: BaseException, name: str, phase: Phase) -> str:
       phase: what was called.
     """
     where = phase_text(phase)
+    if isinstance(error, SystemExit | WorkerExit):
+        code = error.code if isinstance(error, WorkerExit) else message_of(error)
+        return f"environment {name!r}: {where} calls sys.exit({code}); let it raise an exception instead"
     if isinstance(error, CallboardError):
         text = one_line(error)
         # Before anything is called, it is about a setting, which it names.
         return text if phase == "import" or repr(name) in text else f"environment {name!r}, in {where}: {text}"
-    if isinstance(error, SystemExit):
-        return f"environment {name!r}: {where} calls sys.exit({message_of(error)}); let it raise an exception instead"
     if isinstance(error, WorkerError):
         return f"environment {name!r}: {where} raises {one_line(error)}"
     if isinstance(error, WorkerEnded):
-        return f"environment {name!r}: {where} {error.how}; let it raise an exception instead"
+        return f"environment {name!r}: {where} {error.how}; {error.advice}"
     frame = user_frames(error)[-1]
     place = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
     return f"environment {name!r}: {where} raises {one_line(error)} ({place})"
 
 
-def _details(error: BaseException) -> str:
+def _details(error: BaseException) -> str | None:
+    """Returns more lines about an error; None for what was printed last."""
     if isinstance(error, WorkerError):
         return error.trace
-    return "" if isinstance(error, CallboardError | SystemExit | WorkerEnded) else user_traceback(error)
+    if isinstance(error, WorkerEnded):
+        return None
+    return "" if isinstance(error, CallboardError | SystemExit) else user_traceback(error)

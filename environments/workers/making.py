@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
 import fcntl
 import importlib
 import importlib.util
@@ -38,6 +39,8 @@ _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _SET_SIGNAL = 10
 """`F_SETSIG` of Linux, which Python 3.9 does not name."""
+HANG_SIGNAL = signal.SIGURG
+"""Makes a worker print where it is; processes that do not know it ignore it."""
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "classic", "sisl")}, "mpe": "mpe2"}
 _LIMIT = "max_episode_steps"
@@ -356,6 +359,8 @@ def _made(request: Mapping[str, Any]) -> Any:
     """Makes the environments of a request; what their libraries refuse is a refusal, as `user_errors` has it."""
     try:
         return make_requested(request)
+    except SystemExit as error:
+        raise Refused("cannot_make", reason=f"it calls sys.exit({message_of_error(error)})") from error
     except Exception as error:
         refusals = (ImportError, *(module.error.Error for name, module in sys.modules.items() if name == "gymnasium"))
         if not isinstance(error, refusals) or type(error).__name__ == "DependencyNotInstalled":
@@ -495,6 +500,9 @@ def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
             file.write(str(os.nice(0)))
     import_elsewhere()
     spawn_on_this_path()
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # There may be no stderr.
+        faulthandler.enable()
+        faulthandler.register(HANG_SIGNAL, all_threads=False, chain=False)
     channel, server = Channel(reads, writes, text_of), _Server(memory)
     # Processes that are started must not keep the pipes open: their other end learns by them that this process ended.
     os.register_at_fork(after_in_child=channel.close)

@@ -15,7 +15,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError, ProcessEnded, signal_name, suggestion
@@ -52,6 +52,11 @@ _REQUIREMENTS = {
 """Packages to install for modules of libraries of environments, and for those with another name."""
 
 
+def is_worker(command: Sequence[str]) -> bool:
+    """Returns whether a process with this command line is a worker."""
+    return any(word.endswith(_PROGRAM_IN_STDIN) for word in command)
+
+
 class WorkerTraceback(Exception):
     """The traceback of a worker, as the cause of an error here."""
 
@@ -73,17 +78,32 @@ class WorkerError(RuntimeError):
         self.trace = trace
 
 
+class WorkerExit(CallboardError):
+    """An environment has called `sys.exit` in a worker.
+
+    Args:
+      name: its name.
+      code: what it has given.
+    """
+
+    def __init__(self, name: str, code: str):
+        super().__init__(f"environment {name!r} calls sys.exit({code}); let it raise an exception instead")
+        self.code = code
+
+
 class WorkerEnded(ProcessEnded):
     """A worker has ended by itself, or was killed.
 
     Args:
       worker: which one.
       how: how that happened, such as `crashes its worker (SIGSEGV)`.
+      advice: what helps.
     """
 
-    def __init__(self, worker: str, how: str):
+    def __init__(self, worker: str, how: str, advice: str = "let it raise an exception instead"):
         super().__init__(f"{worker} {how}")
         self.how = how
+        self.advice = advice
 
 
 class WorkerProcess:
@@ -186,14 +206,16 @@ class WorkerProcess:
         failure: WorkerEnded | Mapping[str, Any] | None = None
         with contextlib.suppress(OSError):
             self._channel.send({"do": "close"})
-            # An answer that was not waited for, as after Ctrl-C, comes first.
+            # An answer that was not waited for, as after Ctrl-C, comes first; where none comes, `close` is not reached.
             try:
-                if self._waits:
-                    self._received()
-                answer = self._received()
-                if answer is not None:
-                    failure = answer.get("error")
-                    self._let_end()
+                if not self._waits or self._received() is not None:
+                    answer = self._received()
+                    if answer is None:
+                        how = f"has not returned for {_END_SECONDS:g} s, and is killed"
+                        failure = WorkerEnded(f"{self._text}: 'close'", how, "let it return sooner")
+                    else:
+                        failure = answer.get("error")
+                        self._let_end()
             except EOFError:
                 failure = self._ended()
         with contextlib.suppress(ProcessLookupError):
@@ -228,7 +250,11 @@ class WorkerProcess:
         how = "does not answer any more" if code is None else f"ends its worker with exit code {code}"
         if code is not None and code < 0:
             how = f"crashes its worker ({signal_name(-code)})"
-        return WorkerEnded(f"environment {self.name!r} under {self.interpreter.text}", how)
+        return WorkerEnded(self._text, how)
+
+    @property
+    def _text(self) -> str:
+        return f"environment {self.name!r} under {self.interpreter.text}"
 
     def _raise(self, error: Mapping[str, Any]) -> None:
         if error["kind"] == "raised":
@@ -327,7 +353,7 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
     "not_old": lambda worker, error: CallboardError(
         "the environment does not have the old interface of Gym: leave the wrapper OldGym out"
     ),
-    "exit": lambda worker, error: worker._says(f"calls sys.exit({error['code']}); let it raise an exception instead"),
+    "exit": lambda worker, error: WorkerExit(worker.name, error["code"]),
 }
 
 

@@ -20,6 +20,8 @@ from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase, try_environment
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text, serve_trial
+from ...environments.workers.making import HANG_SIGNAL as WORKERS_HANG_SIGNAL
+from ...environments.workers.worker_process import is_worker
 from ...errors import CallboardError, anything_raised, one_line, signal_name
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
@@ -144,7 +146,8 @@ class EnvironmentCheck:
                 if "done" in message:
                     self._result = (message["done"],)
                 elif "error" in message:
-                    raise CallboardError(message["error"], message["details"])
+                    details = message["details"]
+                    raise CallboardError(message["error"], self._last_words() if details is None else details)
                 elif "warning" in message:
                     self._notify(message["warning"])
                 else:
@@ -187,17 +190,25 @@ class EnvironmentCheck:
     def _what_helps(self) -> str:
         """Returns advice for a call that does not return, with the place where it waits."""
         advice = self._advice.get(self._phase, _SOONER)
-        started = _processes_of(self._process.pid)
-        if started:
-            advice = f"see whether it waits for what it has started, process {' and '.join(started)}, or {advice}"
-        frames: list[str] = []
+        started = _descendants_of(self._process.pid)
+        workers = [one for one, command in started.items() if is_worker(command)]
+        others = [str(one.pid) for one in started if one not in workers]
+        if others:
+            advice = f"see whether it waits for what it has started, process {' and '.join(others)}, or {advice}"
+        # One after the other: each writes its lines piece by piece.
+        processes: list[psutil.Process | subprocess.Popen[bytes]] = [*workers]
         if self._has_begun:
-            printed = len(self._printed())
-            self._process.send_signal(HANG_SIGNAL)
-            wait_until(lambda: len(self._printed()) > printed + 1, _TRACEBACK_SECONDS)
-            frames = self._printed()[printed:]
-        place = waiting_place(frames)
+            processes.append(self._process)
+        place = next(filter(None, map(self._place_of, processes)), "")
         return f"{advice} ({place})" if place else advice
+
+    def _place_of(self, process: psutil.Process | subprocess.Popen[bytes]) -> str:
+        """Returns the place in a user's own file where a process is; empty if it does not tell."""
+        printed = len(self._printed())
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(HANG_SIGNAL if process is self._process else WORKERS_HANG_SIGNAL)
+        wait_until(lambda: waiting_place(self._printed()[printed:]), _TRACEBACK_SECONDS)
+        return waiting_place(self._printed()[printed:])
 
     def _printed(self) -> list[str]:
         # The position in the file is shared with the process.
@@ -209,18 +220,23 @@ class EnvironmentCheck:
         how = f"ends the process with exit code {code}"
         if code < 0:
             how = f"crashes the process ({signal_name(-code)})"
-        lines = self._printed()
         return CallboardError(
             f"environment {self._name!r}: {phase_text(self._phase)} {how}; let it raise an exception instead",
-            "\n".join(lines[-_OUTPUT_LINES:]),
+            self._last_words(),
         )
 
+    def _last_words(self) -> str:
+        return "\n".join(self._printed()[-_OUTPUT_LINES:])
 
-def _processes_of(pid: int) -> list[str]:
-    """Returns the ids of the processes that a process has started and that still run."""
+
+def _descendants_of(pid: int) -> dict[psutil.Process, list[str]]:
+    """Returns the processes that a process has started and that still run, with their command lines."""
+    found = {}
     with contextlib.suppress(psutil.Error):
-        return [str(child.pid) for child in psutil.Process(pid).children(recursive=True)]
-    return []
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found[child] = child.cmdline()
+    return found
 
 
 _passed: set[bytes] = set()

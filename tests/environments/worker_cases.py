@@ -254,6 +254,8 @@ class WrongAtEnd(Masked):
     def close(self):
         if self._how == "exit":
             os._exit(3)
+        if self._how == "hang":
+            time.sleep(1000)
         raise ValueError("nothing to close")
 
 

@@ -73,6 +73,7 @@ def test_closing_ends_a_worker_that_hangs(monkeypatch):
     for _ in range(2):
         batch.step(np.zeros(1, np.int32))
     worker._channel.send()
+    worker._waits = True
     begun = time.monotonic()
     batch.close()
     assert time.monotonic() - begun < 5 and gone(worker.pid)
@@ -83,9 +84,11 @@ def test_closing_ends_a_worker_that_hangs(monkeypatch):
     [
         ("raise", r"^nothing to close \(worker_cases.py, line \d+\)$"),
         ("exit", "under Python .* ends its worker with exit code 3$"),
+        ("hang", r"under Python .* \(same\): 'close' has not returned for 0.5 s, and is killed$"),
     ],
 )
-def test_what_goes_wrong_in_close_is_reported(how, message):
+def test_what_goes_wrong_in_close_is_reported(how, message, monkeypatch):
+    monkeypatch.setattr(worker_process, "_END_SECONDS", 0.5 if how == "hang" else 10.0)
     batch = environments.make("worker_cases:WrongAtEnd", 1, [1], {**SAME, "how": how})
     batch.reset()
     worker = batch.environments[0].worker

@@ -61,8 +61,21 @@ def test_what_is_wrong_is_found_with_its_cause(fault):
 
 
 @pytest.mark.slow("daily")
-def test_the_traceback_is_the_users_own():
-    details = error_of("raise@reset").details.splitlines()
+@pytest.mark.parametrize("fault", slow_but([*FAULTS, "exit@close"], "exit@constructor", "exit@step", "kill@reset"))
+def test_what_is_wrong_is_found_with_its_cause_in_a_worker(fault):
+    error = error_of(fault, env_python="same")
+    if fault == "exit@close":
+        assert str(error) == f"environment '{ENV}': 'close' calls sys.exit(3); let it raise an exception instead"
+    else:
+        assert str(error).replace("its worker", "the process").startswith(FAULTS[fault])
+    assert error.details == "last words" or "kill" not in fault
+    assert "in do" in error.details or "abort" not in fault
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize("env_python", [None, "same"])
+def test_the_traceback_is_the_users_own(env_python):
+    details = error_of("raise@reset", env_python=env_python).details.splitlines()
     assert details[0] == "Traceback (most recent call last):" and details[-1] == "KeyError: 'no such map'"
     files = [line.split('"')[1] for line in details if line.startswith("  File")]
     assert [pathlib.Path(file).name for file in files] == ["faulty_environments.py"] * 2
@@ -73,8 +86,10 @@ def test_the_traceback_is_the_users_own():
 @pytest.mark.parametrize("where", ["step", "close"])
 def test_what_hangs_is_named_and_ended(where):
     before = set(psutil.Process().children(recursive=True))
-    error = str(error_of(f"hang@{where}", node_timeout=1.0))
-    assert error.startswith(f"environment '{ENV}': '{where}' has not returned for 1 s; let it return")
+    for python in (None, "same"):
+        error = str(error_of(f"hang@{where}", node_timeout=1.0, env_python=python))
+        beginning = f"environment '{ENV}': '{where}' has not returned for 1 s; let it return"
+        assert re.fullmatch(rf"{beginning}.* \(faulty_environments.py, line \d+\)", error)
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
