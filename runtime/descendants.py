@@ -5,9 +5,13 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from .deadlines import Deadline
+
+if TYPE_CHECKING:
+    import psutil
 
 _TERMINATE_SECONDS = 0.5
 _KILL_SECONDS = 2.0
@@ -19,23 +23,33 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_descendants(pid: int) -> None:
-    """Ends all that a process has started and that still runs, also in sessions of their own.
-
-    A resource tracker of `multiprocessing` is left: it removes shared resources once the process has ended.
-    """
+def descendants(pid: int) -> "list[psutil.Process]":
+    """Returns all that a process has started and that still runs, also in sessions of their own."""
     import psutil  # Here, because the forkserver begins with the standard library alone.
 
-    def find() -> list[int]:
-        found = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
-                        found.append(child.pid)
-        return found
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
 
-    end_processes(find)
+
+def running(processes: "Iterable[psutil.Process]") -> list[int]:
+    """Returns the ids of those processes that have not ended.
+
+    A resource tracker of `multiprocessing` is left out: it removes shared resources once the others have ended.
+    """
+    import psutil
+
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
+def end_descendants(pid: int) -> None:
+    """Ends all that a process has started and that still runs, but for resource trackers."""
+    end_processes(lambda: running(descendants(pid)))
 
 
 def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = lambda: None) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError, ProcessEnded, signal_name, suggestion
+from ...runtime.descendants import descendants, end_processes, running
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
@@ -203,6 +204,7 @@ class WorkerProcess:
         if self._is_closed:
             return None
         self._is_closed = True
+        started = descendants(self._process.pid)
         failure: WorkerEnded | Mapping[str, Any] | None = None
         with contextlib.suppress(OSError):
             self._channel.send({"do": "close"})
@@ -221,6 +223,7 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        end_processes(lambda: running(started))
         self._channel.close()
         for descriptor in (self._lifeline, self.memory):
             os.close(descriptor)

@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -155,6 +156,14 @@ def forks(batch_size):
         os._exit(0)
     with open(os.environ["WORKER_TEST_FILE"], "w") as file:
         file.write(f"{pid} {os.getpid()}")
+    return next_step(batch_size)
+
+
+def leaves(batch_size):
+    """Starts a process in a session of its own, and writes its id to a file."""
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    with open(os.environ["WORKER_TEST_FILE"], "w") as file:
+        file.write(str(process.pid))
     return next_step(batch_size)
 
 

@@ -121,6 +121,8 @@ def test_signals_that_stop_a_run_are_left_to_what_uses_a_worker():
     batch.reset()
     for number in STOP_SIGNALS:
         os.kill(batch.environments[0].worker.pid, number)
+        # Python handles signals on the small stack of `faulthandler`, which has no room for all of them at once.
+        time.sleep(0.02)
     batch.step(np.zeros(1, np.int32))
     assert batch.environments[0].call("signals_of_forked") == (["SIG_DFL", "SIG_IGN"],)
     batch.close()
@@ -163,6 +165,15 @@ def test_a_worker_is_seen_to_end_while_a_process_that_it_has_forked_lives():
             batch.step(np.zeros(1, np.int32))
     batch.close()
     assert time.monotonic() - begun < 30
+
+
+def test_what_an_environment_has_started_in_a_session_of_its_own_ends_with_the_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKER_TEST_FILE", str(tmp_path / "pid"))
+    batch = environments.make("worker_cases:leaves", 2, [1, 2], SAME)
+    pid = int((tmp_path / "pid").read_text())
+    assert not gone(pid)
+    batch.close()
+    assert gone(pid)
 
 
 def test_a_worker_starts_like_a_program_of_the_user_and_ends_like_one(tmp_path, monkeypatch):
