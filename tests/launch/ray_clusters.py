@@ -43,8 +43,10 @@ def ray_cluster(machines, processors, gpus=0):
 
 
 @contextlib.contextmanager
-def autoscaling_cluster(machines, processors):
+def autoscaling_cluster(machines, processors, **variables):
     """The address of a head with so many processors, whose autoscaler adds up to so many machines like it.
+
+    Its processes have these variables of the environment too.
 
     Ray's own class for this ends every process of Ray that it finds.
     """
@@ -76,7 +78,7 @@ def autoscaling_cluster(machines, processors):
     command += ["--include-dashboard=false", f"--temp-dir={temporary}", f"--autoscaling-config={path}"]
     command[0] = str(pathlib.Path(sys.executable).with_name("ray"))
     output = pathlib.Path(temporary, "head.out")
-    variables = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+    variables |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
     with output.open("w") as file:
         head = subprocess.Popen(command, env={**os.environ, **variables}, stdout=file, stderr=file)
     try:

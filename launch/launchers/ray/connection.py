@@ -67,7 +67,7 @@ def connected(
                 object_store_memory=_OBJECT_STORE_BYTES,
                 _temp_dir=stack.enter_context(_ray_files()),
             )
-        elif _raylets(found, os.getuid()):
+        elif _takes_own_token(found):
             # Ray itself uses the user's token only for a cluster whose address it was not given.
             logging.getLogger("ray").setLevel(settings["logging_level"])
             maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
@@ -135,7 +135,7 @@ def _check_answers(address: str) -> None:
 
 def _check_files(address: str) -> None:
     """Raises `CallboardError` if the cluster's files on this machine were removed; Ray itself would abort."""
-    sockets = _raylets(address)
+    sockets = [path for _, path in _raylets(address)]
     if sockets and not any(path.exists() for path in sockets):
         raise CallboardError(
             f"the Ray cluster at {address} cannot be joined, because {sockets[0].parents[1]} was removed; restart the "
@@ -143,15 +143,23 @@ def _check_files(address: str) -> None:
         )
 
 
-def _raylets(address: str, user: int | None = None) -> list[pathlib.Path]:
-    """Returns the sockets of a cluster's raylets on this machine, of all users or of one."""
-    flags = [
-        dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ())
-        for process in _processes()
-        if user is None or (process.info["uids"] and process.info["uids"].real == user)
-    ]
-    names = [own.get("--raylet_socket_name") for own in flags if own.get("--gcs-address") == address]
-    return [pathlib.Path(name) for name in names if name]
+def _raylets(address: str) -> list[tuple[psutil.Process, pathlib.Path]]:
+    """Returns a cluster's raylets on this machine, and their sockets."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        flags = dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ())
+        if flags.get("--gcs-address") == address and (name := flags.get("--raylet_socket_name")):
+            found.append((process, pathlib.Path(name)))
+    return found
+
+
+def _takes_own_token(address: str) -> bool:
+    """Returns whether this user runs a cluster on this machine, and its processes tell each other the user's token."""
+    for raylet, _ in _raylets(address):
+        with contextlib.suppress(psutil.Error):
+            if raylet.uids().real == os.getuid() and raylet.environ().get("RAY_AUTH_MODE", "").lower() == "token":
+                return True
+    return False
 
 
 def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted: Callable[[], None]) -> None:
@@ -206,12 +214,10 @@ def _ray_files() -> Iterator[str]:
             # One below, because Ray gives its own directory, and most in it, to all users (0777).
             yield f"{path}/r"
         finally:
-            # The process that removes the directory has its name too, but no path below it.
-            wait_until(
-                lambda: not any(f"{path}/" in " ".join(process.info["cmdline"] or ()) for process in _processes()),
-                END_SECONDS,
-            )
 
+            def is_used() -> bool:
+                # The process that removes the directory has its name too, but no path below it.
+                processes = psutil.process_iter(["cmdline"])
+                return any(f"{path}/" in " ".join(process.info["cmdline"] or ()) for process in processes)
 
-def _processes() -> Iterator[psutil.Process]:
-    return psutil.process_iter(["cmdline", "uids"])
+            wait_until(lambda: not is_used(), END_SECONDS)

@@ -11,7 +11,7 @@ import time
 import pytest
 import ray
 from ray._private import services
-from ray_clusters import autoscaling_cluster, machines_alive
+from ray_clusters import autoscaling_cluster
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers.ray.connection import (
@@ -118,13 +118,29 @@ def test_another_user_reaches_none_of_the_files_of_a_cluster():
                 assert done.returncode, (place, test)
 
 
+OWN_ACTOR = """
+import sys
+import ray
+from callboard.launch.launchers.ray.connection import connected
+
+class Seven:
+    def number(self):
+        return 7
+
+with connected(sys.argv[1], 1):
+    # The cluster also connects to this process.
+    print(ray.get(ray.remote(num_cpus=0)(Seven).remote().number.remote(), timeout=60))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("token", [True, False])
-def test_a_cluster_of_this_machine_is_joined_with_its_token(token, tmp_path, monkeypatch):
+@pytest.mark.parametrize("token, mode", [(True, {}), (False, {}), (True, {"RAY_AUTH_MODE": "disabled"})])
+def test_a_cluster_of_this_machine_is_joined_with_its_token(token, mode, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     if token:
         program = pathlib.Path(sys.executable).with_name("ray")
         subprocess.run([program, "get-auth-token", "--generate"], capture_output=True, check=True)
-    with autoscaling_cluster(machines=0, processors=1) as address:
-        assert machines_alive(address) == 1
+    with autoscaling_cluster(machines=0, processors=1, **mode) as address:
+        done = subprocess.run([sys.executable, "-c", OWN_ACTOR, address], capture_output=True, text=True, timeout=120)
+        assert done.stdout == "7\n" and "oken" not in done.stderr, done.stderr
