@@ -1,4 +1,4 @@
-"""How a worker makes its environments, and serves requests until the process that uses it ends.
+"""How a worker makes its environments.
 
 This module is part of the program of workers (see `worker_process`): Python 3.9 and NumPy are all that it needs.
 """
@@ -7,41 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import faulthandler
-import fcntl
 import importlib
 import importlib.util
 import inspect
 import json
 import os
 import re
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...runtime.imports_elsewhere import import_elsewhere
-from .exchange import SLOTS, Channel, Exchange, text_of
 from .named_imports import (
     check_object,
-    check_wrappers,
     imported,
     named_object,
-    named_origins,
     reward_wrappers,
-    spawn_on_this_path,
     wrapper_kind,
 )
-from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, message_of_error, name_of, old_gym
+from .stepping import Agents, DmEnv, Refused, SteppedSingles, Vector, message_of_error, old_gym
 
 _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
-_SET_SIGNAL = 10
-"""`F_SETSIG` of Linux, which Python 3.9 does not name."""
-HANG_SIGNAL = signal.SIGURG
-"""Makes a worker print where it is; processes that do not know it ignore it."""
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "classic", "sisl")}, "mpe": "mpe2"}
 _LIMIT = "max_episode_steps"
 _NO_LIMIT = 2**31 - 1
@@ -73,7 +59,7 @@ def _check_options(options: Mapping[str, Any], taken: Sequence[str], takes_other
             raise Refused("unknown_option", option=option, taken=sorted(taken))
 
 
-def make_requested(request: Mapping[str, Any]) -> Any:
+def _make_requested(request: Mapping[str, Any]) -> Any:
     """Makes the environments of a request; with `check`, only looks for what they need, and returns None."""
     name, options, count = request["env"], dict(request["options"]), len(request["seeds"])
     module, _, rest = name.partition(":")
@@ -81,6 +67,9 @@ def make_requested(request: Mapping[str, Any]) -> Any:
         return _envpool(rest, options, request)
     if module == "ale":
         vector = imported("ale_py.vector_env", "ale-py")
+        specs = [spec for id, spec in sys.modules["gymnasium"].registry.items() if id.startswith("ALE/")]
+        if rest not in [spec.kwargs["game"] for spec in specs]:
+            raise Refused("unknown_environment", known=[spec.id[4:] for spec in specs])
         if request["check"]:
             return None
         return Vector(vector.AtariVectorEnv(rest, count, **options), own_seeds=True, array_of_seeds=True)
@@ -178,7 +167,7 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     if not (isinstance(vectorized, bool) or vectorized == "auto"):
         reason = f"'vectorized' is {vectorized!r}, it must be true, false or 'auto'"
         raise Refused("cannot_make", reason=reason)
-    if short.startswith("ALE/"):
+    if request["env"].startswith("gymnasium:") and short not in _ids(gymnasium):
         with contextlib.suppress(ImportError):
             importlib.import_module("ale_py")  # Registers them.
     try:
@@ -187,9 +176,16 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
         check_object("environment", id)
         raise Refused("unknown_environment", known=_ids(gymnasium)) from None
     creator = _creator(spec.entry_point)
+    if _is_removed(spec):
+        versions = [one for one in gymnasium.registry.values() if one.name == spec.name and not _is_removed(one)]
+        newest = max(versions, key=lambda one: one.version or 0, default=None)
+        raise Refused("removed", newest=newest and newest.id)
+    if not isinstance(options.get("render_mode", ""), (str, type(None))):
+        raise Refused("cannot_make", reason=f"'render_mode' is {options['render_mode']!r}, it must be text")
     named, takes_others = _keywords(creator)
     if vectorized is not True:
-        _check_options(options, [*named, _LIMIT, "vectorized", "disable_env_checker"], takes_others)
+        others = {key: value for key, value in options.items() if key != "disable_env_checker"}
+        _check_options(others, [*named, _LIMIT, "vectorized"], takes_others)
     entry = getattr(spec, "vector_entry_point", None)
     if vectorized is True and entry is None:
         raise Refused("no_vector")
@@ -218,7 +214,8 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
         missing = [key for key in given if key not in named]
         # What takes any options may pass them on to single environments, of which none takes the limit.
         if vectorized is True:
-            _check_options(options, [*named, _LIMIT, "vectorized"], takes_others)
+            own = [one for one in named if one != "num_envs"]
+            _check_options(options, [*own, _LIMIT, "vectorized"], takes_others)
         if vectorized is True and missing and not takes_others:
             raise Refused("no_vector_option", option=missing[0], value=repr(given[missing[0]]))
         if vectorized is True or not missing or (takes_others and _LIMIT not in missing):
@@ -229,6 +226,11 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
                 return Vector(vector)
             vector.close()
     return _singles(single, request)
+
+
+def _is_removed(spec: Any) -> bool:
+    """Returns whether an id is registered only to raise an error, because its environment was removed or moved."""
+    return getattr(spec.entry_point, "__name__", "").startswith("_raise_")
 
 
 def _read_limit(options: dict[str, Any]) -> None:
@@ -339,26 +341,10 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
     return environment
 
 
-def _about(made: Any) -> dict[str, Any]:
-    first = made.environments[0]
-    metadata = getattr(first, "metadata", None) or {}
-    rate = metadata.get("render_fps")
-    return {
-        "kind": type(made).__name__,
-        "observation": made.observation,
-        "action": made.action,
-        "name": name_of(first),
-        "render_mode": getattr(first, "render_mode", None),
-        "render_modes": [mode for mode in metadata.get("render_modes") or () if isinstance(mode, str)],
-        "render_fps": float(rate) if isinstance(rate, (int, float)) else None,
-        **made.about,
-    }
-
-
-def _made(request: Mapping[str, Any]) -> Any:
+def made_environments(request: Mapping[str, Any]) -> Any:
     """Makes the environments of a request; what their libraries refuse is a refusal, as `user_errors` has it."""
     try:
-        return make_requested(request)
+        return _make_requested(request)
     except SystemExit as error:
         raise Refused("cannot_make", reason=f"it calls sys.exit({message_of_error(error)})") from error
     except Exception as error:
@@ -370,157 +356,3 @@ def _made(request: Mapping[str, Any]) -> Any:
 
 def _cannot_make(error: Exception) -> Refused:
     return Refused("cannot_make", reason=" ".join(message_of_error(error).split()))
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    """Returns an error for the other side."""
-    if isinstance(error, Refused):
-        return error.details
-    if isinstance(error, SystemExit):
-        return {"kind": "exit", "code": message_of_error(error)}
-    text = " ".join(message_of_error(error).split())
-    if type(error).__name__ == "DependencyNotInstalled":
-        found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
-        return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != "<worker>"]
-    lines = traceback.format_list(own or frames) + traceback.format_exception_only(type(error), error)
-    return {
-        "kind": "raised",
-        "type": type(error).__name__,
-        "text": (message_of_error(error).strip().splitlines() or [""])[0],
-        "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else "",
-        "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip()[-50_000:],
-    }
-
-
-def _end_with(lifeline: int) -> None:
-    """Lets Linux kill this process and what it has started once the other end of a pipe is closed."""
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(lifeline, _SET_SIGNAL, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-def _leave_stop_signals() -> None:
-    """Leaves signals that stop a run to the process that uses this one, as actors leave them to their launcher.
-
-    Batch systems send them to all processes.  What is forked can be ended by SIGTERM.
-    """
-
-    def leave(number: int, frame: Any) -> None:
-        pass
-
-    for number in _STOP_SIGNALS:
-        signal.signal(number, leave)
-        signal.siginterrupt(number, False)
-
-    def leave_to_parent() -> None:
-        for number in _STOP_SIGNALS:
-            if signal.getsignal(number) is leave:  # It may be the environment's own.
-                signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
-
-    os.register_at_fork(after_in_child=leave_to_parent)
-
-
-class _Server:
-    """Answers requests."""
-
-    def __init__(self, memory: int):
-        self._memory = memory
-        self._made: Any = None
-        self._exchange: Any = None
-        self._slot = 0
-        self._wants_infos = False
-
-    def step(self) -> Any:
-        """Steps the batch, and returns what does not go through the memory; None for nothing."""
-        self._slot = (self._slot + 1) % SLOTS
-        answer: dict[str, Any] = {}
-        infos = self._made.step(self._exchange, self._slot, answer)
-        if self._wants_infos and infos:
-            answer["infos"] = infos
-        return answer or None
-
-    def answer(self, request: Mapping[str, Any]) -> tuple[Any, bytes]:
-        kind = request["do"]
-        if kind == "find":
-            origins = named_origins(request)
-            check_wrappers(request)
-            return {"origins": origins}, b""
-        if kind in ("make", "check"):
-            self._made = _made({**request, "check": kind == "check"})
-            if self._made is None:
-                return {}, b""
-            self._exchange = Exchange(len(request["seeds"]), self._made.observation, self._made.action)
-            os.ftruncate(self._memory, max(self._exchange.size, 1))
-            self._exchange.map(self._memory)
-            return _about(self._made), b""
-        if kind == "reset":
-            return self._reset(request.get("seed"), request.get("options")), b""
-        if kind == "act":
-            self._slot = (self._slot + 1) % SLOTS
-            return {"outcome": self._made.act(self._exchange, self._slot, request["acting"])}, b""
-        if kind == "task":
-            self._made.set_task(request["task"])
-        elif kind == "infos":
-            self._wants_infos = True
-        elif kind == "call":
-            return {"results": self._made.call(request["name"], request["arguments"])}, b""
-        elif kind == "render":
-            import numpy as np
-
-            frame = np.ascontiguousarray(self._made.render())
-            return {"shape": frame.shape, "dtype": frame.dtype.str}, b"" if frame.dtype == object else frame.tobytes()
-        elif kind == "close" and self._made is not None:
-            self._made.close()
-        return {}, b""
-
-    def _reset(self, seed: Any, options: Any) -> Any:
-        self._slot = (self._slot + 1) % SLOTS
-        errors: Any = (TypeError, ValueError)
-        if "gymnasium" in sys.modules:
-            errors = (*errors, sys.modules["gymnasium"].error.Error)
-        try:
-            outcome = self._made.reset(self._exchange, self._slot, seed, options)
-        except errors:
-            if isinstance(seed, list) and isinstance(self._made, Vector):
-                return {"seeds_refused": True}
-            raise
-        if isinstance(self._made, Agents):
-            return {"outcome": outcome}
-        return {"infos": outcome} if self._wants_infos else {}
-
-
-def main(reads: int, writes: int, lifeline: int, memory: int) -> None:
-    _end_with(lifeline)
-    _leave_stop_signals()
-    with contextlib.suppress(OSError):
-        # Linux shares processors among sessions first: niceness is that of this session as a whole.
-        with open("/proc/self/autogroup", "w") as file:
-            file.write(str(os.nice(0)))
-    import_elsewhere()
-    spawn_on_this_path()
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # There may be no stderr.
-        faulthandler.enable()
-        faulthandler.register(HANG_SIGNAL, all_threads=False, chain=False)
-    channel, server = Channel(reads, writes, text_of), _Server(memory)
-    # Processes that are started must not keep the pipes open: their other end learns by them that this process ended.
-    os.register_at_fork(after_in_child=channel.close)
-    for descriptor in (reads, writes, memory):
-        os.set_inheritable(descriptor, False)
-    while True:
-        try:
-            request, _ = channel.receive()
-        except EOFError:
-            return
-        try:
-            encoded = channel.encoded(server.step()) if request is None else channel.encoded(*server.answer(request))
-        except BaseException as error:  # Whatever it is, the other side raises it.
-            encoded = channel.encoded({"error": _error(error)})
-        channel.write(encoded)
-        if request is not None and request["do"] == "close":
-            return
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:5]))

@@ -156,7 +156,7 @@ class _Request:
                 "name what the other one has, as 'gymnasium:ID' or 'package.module:factory'"
             )
         self.is_atari = name.lower().startswith(_ATARI)
-        found = re.fullmatch(r"(?i:ale)/(\w+)-v5", name)
+        found = re.fullmatch(r"ALE/(\w+)-v5", name)
         if self.is_atari and found is None:
             raise CallboardError(f"unknown environment {name!r}; give an id of ale-py, such as 'ALE/Breakout-v5'")
         self.game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found[1]).lower() if found else ""
@@ -184,6 +184,8 @@ class _Request:
 
     def check(self) -> None:
         """Checks it, once in this process."""
+        if self.is_atari:
+            read_options(self.name, self.options, AtariOptions)
         options = {**self.options, WRAPPERS: [{NAME: name, **others} for name, others in self._wrappers]}
         _check(self.name, dumped({**options, PYTHON: self._python}, refuse))
 

@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError, ProcessEnded, signal_name, suggestion
-from ...runtime.descendants import descendants, end_processes, running
+from ...errors import CallboardError, ProcessEnded, did_you_mean, signal_name, suggestion
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
@@ -34,6 +33,7 @@ _MODULES = (
     "stepping",
     "named_imports",
     "making",
+    "serving",
 )
 _PROGRAM_IN_STDIN = "exec(compile(sys.stdin.buffer.read(), '<worker>', 'exec'))"
 _END_SECONDS = 10.0
@@ -278,11 +278,17 @@ class WorkerProcess:
     def _unknown(self, error: Mapping[str, Any]) -> CallboardError:
         library, colon, _ = self.name.partition(":")
         beginning = library + colon if library in ("envpool", "gym", "pettingzoo") else ""
+        if self.name.startswith("ALE/"):
+            return unknown_environment(self.name, error["known"], "give an id of ale-py there", "ALE/")
         otherwise = f"{self.interpreter.text} has no such id: give one of its Gymnasium, or 'package.module:factory'"
         if library == "pettingzoo":
             families = sorted({name.partition(".")[0] for name in error["known"]})
             otherwise = f"the families under {self.interpreter.text} are {', '.join(families)}"
         return unknown_environment(self.name, error["known"], otherwise, beginning)
+
+    def _removed(self, error: Mapping[str, Any]) -> CallboardError:
+        hint = did_you_mean(error["newest"]) if error["newest"] else "name another one"
+        return self._says(f"is not in the Gymnasium of {self.interpreter.text} any more; {hint}")
 
     def _unknown_wrapper(self, error: Mapping[str, Any]) -> CallboardError:
         otherwise = "name one of its gymnasium.wrappers or package.module:Class"
@@ -320,6 +326,7 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
         f"cannot be imported under {worker.interpreter.text}: {' '.join(error['reason'].split())}"
     ),
     "unknown_environment": WorkerProcess._unknown,
+    "removed": WorkerProcess._removed,
     "unknown_option": lambda worker, error: unknown_option(worker.name, error["option"], error["taken"]),
     "needs_option": lambda worker, error: worker._says(f"needs the option {error['option']!r}"),
     "cannot_make": lambda worker, error: worker._says(f"cannot be made: {error['reason']}"),

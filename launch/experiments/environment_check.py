@@ -20,7 +20,7 @@ from ...environments import environment_text, is_of_library
 from ...environments.batches.user_errors import waiting_place
 from ...environments.checks.trial import EnvironmentTrial, Phase, try_environment
 from ...environments.checks.trial_process import HANG_SIGNAL, LENGTH_BYTES, phase_text, serve_trial
-from ...environments.workers.making import HANG_SIGNAL as WORKERS_HANG_SIGNAL
+from ...environments.workers.serving import HANG_SIGNAL as WORKERS_HANG_SIGNAL
 from ...environments.workers.worker_process import is_worker
 from ...errors import CallboardError, anything_raised, one_line, signal_name
 from ...messages.caller_words import is_by_command

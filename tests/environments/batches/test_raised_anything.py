@@ -13,7 +13,7 @@ from callboard.environments.batches.tasks import check_options_error, task_error
 from callboard.environments.batches.user_errors import creation_errors, needs_package, user_errors
 from callboard.environments.checks.trial_process import error_line
 from callboard.environments.multi_agent.policy_slots import _agents_tried
-from callboard.environments.workers.making import _error
+from callboard.environments.workers.serving import _error
 from callboard.errors import CallboardError
 
 NOT_SHOWN = "its message cannot be shown, since its __str__ fails"

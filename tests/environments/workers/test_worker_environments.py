@@ -29,6 +29,11 @@ MASK = "callboard.environments.info_masks:MaskFromInfo"
             "needs .no_such_module., which Python .* does not find: start in its",
         ),
         ("envpool:Pong-v5", {}, "needs the package 'envpool' under Python 3"),
+        ("Ant-v2", {}, r"^environment 'Ant-v2' is not in the Gymnasium of Python 3.* any more; did you mean 'Ant-v5'\?$"),
+        ("CartPole-v1", {"render_mode": 3}, "'render_mode' is 3, it must be text$"),
+        ("ALE/Nothing-v5", {}, r"^unknown environment 'ALE/Nothing-v5'; did you mean 'ALE/\w+-v5'\?$"),
+        ("ale/Pong-v5", {}, "^unknown environment 'ale/Pong-v5'; give an id of ale-py"),
+        ("ALE/Pong-v5", {"noops": 3}, "^environment 'ALE/Pong-v5' has no option 'noops'; did you mean 'noop_max'"),
     ],
 )
 def test_names_and_options_are_checked_without_making_them(name, options, message):
@@ -88,6 +93,8 @@ def test_what_cannot_be_wrapped_is_refused(name, options, message):
 @pytest.mark.parametrize(
     "name, options",
     [
+        ("CartPole-v1", {"foo": 3}),
+        ("CartPole-v1", {"foo": 3, "vectorized": True}),
         ("worker_cases:Wlk", {}),
         ("worker_cases:Walk", {"env_wrappers": "worker_cases:Wlk"}),
         ("worker_cases:Written", {}),
@@ -117,3 +124,12 @@ def test_environments_of_a_list_may_have_interpreters_of_their_own():
     batch = environments.make(mixture, 4, [1, 2, 3, 4])
     assert batch.reset().observation.shape == (4, 4)
     batch.close()
+
+
+@pytest.mark.slow
+def test_old_ids_of_atari_are_raw_frames_of_gymnasium_alone():
+    batch = environments.make("gymnasium:Pong-v4", 1, [1], SAME)
+    assert batch.reset().observation.shape == (1, 210, 160, 3)
+    batch.close()
+    with pytest.raises(CallboardError, match="^unknown environment 'Pong-v4'; Python 3.* has no such id"):
+        environments.make("Pong-v4", 1, [1], SAME)
