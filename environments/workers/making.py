@@ -301,7 +301,7 @@ def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, An
         return create(**arguments)
 
     made = call(0)
-    if hasattr(made, "num_envs") and hasattr(made, "single_observation_space"):
+    if _is_of("gymnasium", "vector.VectorEnv", made):
         if made.num_envs != len(seeds):
             raise Refused("batch_size", size=made.num_envs)
         return Vector(made)
@@ -322,9 +322,23 @@ def _singles(create: Callable[[int], Any], request: Mapping[str, Any], first: An
     return SteppedSingles([_wrapped(environment, request) for environment in environments])
 
 
+def _is_of(module: str, name: str, made: Any) -> bool:
+    """Returns whether an object is of a class of a library; of one that is not imported, nothing is."""
+    kind: Any = sys.modules.get(module)
+    for part in name.split("."):
+        kind = getattr(kind, part, None)
+    return isinstance(kind, type) and isinstance(made, kind)
+
+
 def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
-    if hasattr(environment, "observation_spec") and hasattr(environment, "action_spec"):
+    is_old = [name for name, _ in request["wrappers"][:1]] == ["OldGym"]
+    if _is_of("dm_env", "Environment", environment):
         environment = DmEnv(environment)
+    elif not (_is_of("gymnasium", "Env", environment) or _is_of("gym", "Env", environment)):
+        parts = ("reset", "step", "observation_space", "action_space")
+        looks_old = all(hasattr(environment, one) for one in parts) and not hasattr(environment, "num_envs")
+        if not (is_old and looks_old):
+            raise Refused("wrong_kind", type=type(environment).__name__, old=looks_old)
     for name, arguments in request["wrappers"]:
         if name == "OldGym":
             environment = old_gym(environment)
@@ -336,8 +350,6 @@ def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
             environment = kind(environment, **arguments)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise Refused("cannot_wrap", name=name, reason=message_of_error(error) or type(error).__name__) from error
-    if not all(hasattr(environment, name) for name in ("reset", "step")):
-        raise Refused("wrong_kind", type=type(environment).__name__)
     return environment
 
 

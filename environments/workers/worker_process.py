@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import CallboardError, ProcessEnded, did_you_mean, signal_name, suggestion
+from ...messages.caller_words import argument
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
@@ -290,6 +291,19 @@ class WorkerProcess:
         hint = did_you_mean(error["newest"]) if error["newest"] else "name another one"
         return self._says(f"is not in the Gymnasium of {self.interpreter.text} any more; {hint}")
 
+    def _wrong_kind(self, error: Mapping[str, Any]) -> CallboardError:
+        if error["old"]:
+            wrapper = argument("env_wrappers", "OldGym")
+            return self._says(
+                f"is of type {error['type']}, which is no gymnasium.Env: derive it from that class, or, for the old "
+                f"interface of Gym, add {wrapper}; with several agents, list their names in its 'possible_agents', as "
+                "in PettingZoo"
+            )
+        return self._says(
+            f"is of type {error['type']}: under another interpreter, the factory must give a gymnasium.Env or one of "
+            "Gym, a dm_env.Environment, a gymnasium.vector.VectorEnv or a PettingZoo ParallelEnv"
+        )
+
     def _unknown_wrapper(self, error: Mapping[str, Any]) -> CallboardError:
         otherwise = "name one of its gymnasium.wrappers or package.module:Class"
         hint = suggestion(error["name"], error["known"], otherwise)
@@ -349,10 +363,7 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
     "batch_size": lambda worker, error: worker._says(
         f"is a batch of {error['size']}, of another size than asked for: let the factory take 'batch_size'"
     ),
-    "wrong_kind": lambda worker, error: worker._says(
-        f"is of type {error['type']}: under another interpreter, the factory must give a gymnasium.Env or one of Gym, "
-        "a dm_env.Environment, a gymnasium.vector.VectorEnv or a PettingZoo ParallelEnv"
-    ),
+    "wrong_kind": WorkerProcess._wrong_kind,
     "lacks": lambda worker, error: CallboardError(
         f"{error['name']} has no {error['attribute']}: an environment of Gymnasium must have one"
     ),

@@ -148,6 +148,21 @@ class Old:
         return self._rng.uniform(-1, 1, 2), float(action[0]), self._turn >= 4, info
 
 
+class OldVector:
+    """What looks like a vector environment, and is none."""
+
+    num_envs = 1
+    single_observation_space = observation_space = Old.observation_space
+    single_action_space = action_space = Old.action_space
+    reset = step = None
+
+
+class OldDm:
+    """What looks like an environment of `dm_env`, and is none."""
+
+    reset = step = observation_spec = action_spec = None
+
+
 def forks(batch_size):
     """Starts a process that outlives a crash of its parent, and writes its id to a file."""
     pid = os.fork()

@@ -29,7 +29,11 @@ MASK = "callboard.environments.info_masks:MaskFromInfo"
             "needs .no_such_module., which Python .* does not find: start in its",
         ),
         ("envpool:Pong-v5", {}, "needs the package 'envpool' under Python 3"),
-        ("Ant-v2", {}, r"^environment 'Ant-v2' is not in the Gymnasium of Python 3.* any more; did you mean 'Ant-v5'\?$"),
+        (
+            "Ant-v2",
+            {},
+            r"^environment 'Ant-v2' is not in the Gymnasium of Python 3.* any more; did you mean 'Ant-v5'\?$",
+        ),
         ("CartPole-v1", {"render_mode": 3}, "'render_mode' is 3, it must be text$"),
         ("ALE/Nothing-v5", {}, r"^unknown environment 'ALE/Nothing-v5'; did you mean 'ALE/\w+-v5'\?$"),
         ("ale/Pong-v5", {}, "^unknown environment 'ale/Pong-v5'; give an id of ale-py"),
@@ -133,3 +137,12 @@ def test_old_ids_of_atari_are_raw_frames_of_gymnasium_alone():
     batch.close()
     with pytest.raises(CallboardError, match="^unknown environment 'Pong-v4'; Python 3.* has no such id"):
         environments.make("Pong-v4", 1, [1], SAME)
+
+
+@pytest.mark.parametrize("name", ["Old", "OldVector", "OldDm"])
+def test_environments_of_other_classes_are_refused_as_in_process(name):
+    for own in ({}, SAME):
+        with pytest.raises(CallboardError, match=f"^environment 'worker_cases:{name}' is of type {name}"):
+            environments.make(f"worker_cases:{name}", 1, [1], own)
+    with pytest.raises(CallboardError, match="which is no gymnasium.Env: .* or, for the old interface of Gym, add "):
+        environments.make("worker_cases:Old", 1, [1], SAME)

@@ -119,11 +119,9 @@ def test_signals_that_stop_a_run_are_left_to_what_uses_a_worker():
     """Batch systems send them to all processes; what an environment has forked can still be ended by SIGTERM."""
     batch = environments.make("worker_cases:Walk", 1, [1], SAME)
     batch.reset()
-    for number in STOP_SIGNALS:
+    for number in STOP_SIGNALS:  # One by one: handlers run on the small stack of `faulthandler`.
         os.kill(batch.environments[0].worker.pid, number)
-        # Python handles signals on the small stack of `faulthandler`, which has no room for all of them at once.
-        time.sleep(0.02)
-    batch.step(np.zeros(1, np.int32))
+        batch.step(np.zeros(1, np.int32))
     assert batch.environments[0].call("signals_of_forked") == (["SIG_DFL", "SIG_IGN"],)
     batch.close()
 
