@@ -1,9 +1,11 @@
 """Plain data of workers."""
 
+import collections
+import enum
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -116,3 +118,35 @@ def test_messages_come_whole_soon_or_late_and_what_is_late_is_waited_for_asleep(
     os.close(writes)
     with pytest.raises(EOFError):
         channel.receive()
+
+
+class Level(enum.IntEnum):
+    HARD = 3
+
+
+class Name(str, enum.Enum):
+    SHORT = "x"
+
+
+class Place(NamedTuple):
+    row: int
+
+
+@pytest.mark.parametrize(
+    "value, plain",
+    [
+        (Level.HARD, 3),
+        (Name.SHORT, "x"),
+        (Place(2), (2,)),
+        (collections.OrderedDict(a=Level.HARD), {"a": 3}),
+        (np.float64(0.5), 0.5),
+        (type("Own", (float,), {})(0.5), 0.5),
+    ],
+)
+def test_classes_derived_from_plain_types_become_these(value, plain):
+    found = loaded(dumped(value, refuse))
+    assert found == plain and type(found) is type(plain)
+
+
+def test_what_is_no_plain_data_becomes_its_text_in_infos():
+    assert loaded(dumped({"seen": {1}, "how": Level}, text_of)) == {"seen": "{1}", "how": "<enum 'Level'>"}
