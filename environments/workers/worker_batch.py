@@ -24,7 +24,7 @@ from .exchange import SLOTS, Exchange, Space
 from .worker_process import Refusal, WorkerError, WorkerProcess
 
 
-def described_space(space: Space, role: str = "observation") -> spaces.Space:
+def described_space(space: Space, role: str = "observation", at: str = "") -> spaces.Space:
     """Returns the space that `exchange.space_description` has described.
 
     Raises:
@@ -32,13 +32,16 @@ def described_space(space: Space, role: str = "observation") -> spaces.Space:
     """
     kind = space["kind"]
     if kind == "Dict":
-        return spaces.Dict([(key, described_space(part, role)) for key, part in space["parts"]])  # A dict is sorted.
+        return spaces.Dict(
+            [(key, described_space(part, role, f"{at}/{key}")) for key, part in space["parts"]]
+        )  # A dict is sorted.
     if kind == "Tuple":
-        return spaces.Tuple([described_space(part, role) for part in space["parts"]])
+        return spaces.Tuple([described_space(part, role, f"{at}/{index}") for index, part in enumerate(space["parts"])])
     if "shape" not in space:
         way_out = "; turn it into numbers with gymnasium.wrappers.TransformObservation" if role == "observation" else ""
+        place = f" at {at[1:]!r}" if at else ""
         raise CallboardError(
-            f"the {role} space {kind} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple "
+            f"the {role} space {kind}{place} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple "
             f"are{way_out}"
         )
     dtype, shape = np.dtype(space["dtype"]), tuple(space["shape"])

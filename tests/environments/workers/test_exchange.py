@@ -46,7 +46,7 @@ def test_spaces_are_described_as_json(space):
 
 
 def test_other_spaces_are_refused():
-    with pytest.raises(CallboardError, match="^the observation space Text is not supported: Box"):
+    with pytest.raises(CallboardError, match="^the observation space Text at 'words' is not supported: Box"):
         described_space(space_description(spaces.Dict({"words": spaces.Text(5)})))
 
 
