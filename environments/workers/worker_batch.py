@@ -41,8 +41,8 @@ def described_space(space: Space, role: str = "observation", at: str = "") -> sp
         way_out = "; turn it into numbers with gymnasium.wrappers.TransformObservation" if role == "observation" else ""
         place = f" at {at[1:]!r}" if at else ""
         raise CallboardError(
-            f"the {role} space {kind}{place} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple "
-            f"are{way_out}"
+            f"the {role} space {kind}{place} is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and "
+            f"Tuple are{way_out}"
         )
     dtype, shape = np.dtype(space["dtype"]), tuple(space["shape"])
     if kind == "Box":

@@ -20,6 +20,7 @@ from typing import Any
 
 from ...errors import CallboardError, ProcessEnded, did_you_mean, signal_name, suggestion
 from ...messages.caller_words import argument
+from ...runtime.descendants import descendants, end_processes, running
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
 from ..batches.user_errors import unknown_environment, unknown_option
