@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         description="Plays with the policy of a run, or of each run in a folder, such as one of seeds.",
         epilog="--env NAME plays in another environment with the same spaces; "
         "--env-options.NAME VALUE changes an option of the environment, --no-env-options.NAME removes it; "
-        "--env-wrappers sets its wrappers; "
+        "--env-wrappers sets its wrappers, --env-python its interpreter; "
         "--evaluation-task VALUE sets the environments' task; --evaluation-mapping and --policies change who plays, if "
         "there are several policies.",
     )

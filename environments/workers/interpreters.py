@@ -116,7 +116,9 @@ def find_interpreter(setting: str) -> Interpreter:
                 what = f"the folder {setting!r:.200} has no bin/python"
             elif os.path.exists(path):
                 what = f"{setting!r:.200} is no file"
-            raise CallboardError(f"{PYTHON}: {what}: name a Python interpreter, or the folder of a virtual environment")
+            raise CallboardError(
+                f"{PYTHON}: {what}: name a Python interpreter, the folder of a virtual environment, or 'same'"
+            )
     found = _probed(setting, executable)
     if found.version[:2] < _OLDEST:
         raise CallboardError(f"{PYTHON}: {found.text} is too old: workers need Python 3.9 or newer")

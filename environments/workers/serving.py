@@ -55,12 +55,13 @@ def _error(error: BaseException) -> dict[str, Any]:
     if type(error).__name__ == "DependencyNotInstalled":
         found = re.findall(r"pip install ['\"]?([\w\[\]-]+)", text)
         return {"kind": "missing", "package": found[-1] if found else "", "reason": text}
+    kinds = type(error).__mro__
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename != "<worker>"]
     lines = traceback.format_list(own or frames) + traceback.format_exception_only(type(error), error)
     return {
         "kind": "raised",
-        "type": type(error).__name__,
+        "types": [kind.__name__ for kind in kinds if kind is kinds[0] or kind not in Exception.__mro__],
         "text": (message_of_error(error).strip().splitlines() or [""])[0],
         "place": f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else "",
         "traceback": "Traceback (most recent call last):\n" + "".join(lines).rstrip()[-50_000:],

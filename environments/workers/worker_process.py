@@ -7,6 +7,7 @@ what it has started in this session, when this process ends, however that happen
 else is left either.
 """
 
+import builtins
 import contextlib
 import functools
 import os
@@ -263,8 +264,9 @@ class WorkerProcess:
 
     def _raise(self, error: Mapping[str, Any]) -> None:
         if error["kind"] == "raised":
-            kind = type(error["type"], (WorkerError,), {})
-            raise kind(error["text"], error["place"], error["traceback"]) from WorkerTraceback(error["traceback"])
+            raise _error_type(tuple(error["types"]))(
+                error["text"], error["place"], error["traceback"]
+            ) from WorkerTraceback(error["traceback"])
         if error["kind"] in _ERRORS:
             raise _ERRORS[error["kind"]](self, error)
         raise Refusal(error)
@@ -377,6 +379,17 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
     ),
     "exit": lambda worker, error: WorkerExit(worker.name, error["code"]),
 }
+
+
+@functools.cache
+def _error_type(names: tuple[str, ...]) -> type[WorkerError]:
+    """Returns the type of an error that has these names, with those of its bases, and is an `OSError` like it."""
+    known = [getattr(builtins, name, None) for name in names]
+    faults = [kind for kind in known if isinstance(kind, type) and issubclass(kind, OSError)]
+    made: Any = WorkerError
+    for index, name in enumerate(reversed(names)):
+        made = type(name, (made, *faults[:1]) if not index else (made,), {})
+    return made
 
 
 @functools.cache

@@ -12,6 +12,10 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 
+class Disconnected(OSError):
+    """A simulator has gone."""
+
+
 class Walk(gymnasium.Env):
     """Observations of two kinds, infos, tasks, pictures, and, at step 3, one thing that goes wrong."""
 
@@ -57,6 +61,8 @@ class Walk(gymnasium.Env):
             return pipe.read().split()
 
     def _go_wrong(self):
+        if self._wrong == "disconnect":
+            raise Disconnected("lost")
         if self._wrong == "raise":
             raise ValueError("lost the way")
         if self._wrong == "exit":

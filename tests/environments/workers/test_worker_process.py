@@ -18,6 +18,7 @@ from callboard.agents.impala import Impala
 from callboard.environments.workers import worker_process
 from callboard.environments.workers.worker_process import WorkerEnded, WorkerError
 from callboard.launch.experiments.experiment import Experiment
+from callboard.launch.launchers.node_processes.prepared_process import is_fault
 from callboard.launch.processes.stop_signals import STOP_SIGNALS
 from callboard.launch.run import run
 from callboard.runtime.deadlines import wait_until
@@ -96,6 +97,19 @@ def test_what_goes_wrong_in_close_is_reported(how, message, monkeypatch):
         batch.close()
     assert gone(worker.pid)
     batch.close()
+
+
+@pytest.mark.parametrize("wrong, is_one", [("disconnect", True), ("raise", False)])
+def test_an_error_that_is_a_fault_in_process_is_one_in_a_worker(wrong, is_one):
+    """A node that a fault ends is restarted, one that an error of the user's code ends is not."""
+    for own in ({}, SAME):
+        batch = environments.make("worker_cases:Walk", 1, [1], {**own, "wrong": wrong})
+        batch.reset()
+        with pytest.raises(Exception, match="^lost") as raised:
+            for _ in range(3):
+                batch.step(np.zeros(1, np.int32))
+        batch.close()
+        assert is_fault(raised.value) == is_one
 
 
 def test_an_answer_that_was_not_waited_for_is_not_that_of_close():
