@@ -36,7 +36,12 @@ def version(name):
         return None
 names = ("numpy", "gymnasium", "gym", "pettingzoo", "envpool", "ale-py", "mujoco", "dm-control")
 found = {name: version(name) for name in names}
-print(json.dumps([sys.version_info[:3], util.find_spec("pip") is not None, found]))
+failure = ""
+try:
+    found["numpy"] and __import__("numpy")
+except Exception as error:
+    failure = " ".join(str(error).split()) or type(error).__name__
+print(json.dumps([sys.version_info[:3], util.find_spec("pip") is not None, found, failure]))
 """
 _PROBE_SECONDS = 60.0
 _INSTALL_SECONDS = 1800.0
@@ -166,12 +171,15 @@ def _probed_once(setting: str, executable: str, changed: float) -> Interpreter:
         lines = complaint.strip().splitlines() or [how]
         raise _no_interpreter(setting, lines[-1 if lines[0].startswith("Traceback") else 0])
     try:
-        version, has_pip, packages = json.loads(printed.splitlines()[-1])
-        return Interpreter(
-            setting, executable, tuple(version), has_pip, {key: one for key, one in packages.items() if one}
-        )
+        version, has_pip, packages, *failure = json.loads(printed.splitlines()[-1])
+        known = {key: one for key, one in packages.items() if one}
+        found = Interpreter(setting, executable, tuple(version), has_pip, known)
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise _no_interpreter(setting, f"it runs a program, and prints {printed!r:.80}") from error
+    if any(failure):
+        install = found.install_command("numpy")
+        raise CallboardError(f"{PYTHON}: NumPy of {found.text} cannot be imported ({failure[0]:.200}): {install}")
+    return found
 
 
 def _no_interpreter(setting: str, reason: str) -> CallboardError:

@@ -66,6 +66,16 @@ def test_a_broken_virtual_environment_is_named(tmp_path):
             find_interpreter(str(setting))
 
 
+def test_a_numpy_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise ImportError('no multiarray')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(
+        CallboardError, match=r"^env_python: NumPy of Python 3.* cannot be imported \(no multiarray\): "
+    ):
+        find_interpreter(sys.executable)
+
+
 @pytest.mark.parametrize("setting", ["", " "])
 def test_an_empty_setting_is_refused_wherever_it_is_given(setting):
     refused = pytest.raises(
