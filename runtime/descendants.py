@@ -41,8 +41,10 @@ def running(processes: "Iterable[psutil.Process]") -> list[int]:
 
     found = []
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline()):
+        with contextlib.suppress(psutil.Error):
+            # Its id may have become another one's.
+            ended = not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            if not ended and "resource_tracker" not in " ".join(process.cmdline()):
                 found.append(process.pid)
     return found
 

@@ -25,7 +25,7 @@ from ...environments.workers.worker_process import is_worker
 from ...errors import CallboardError, anything_raised, one_line, signal_name
 from ...messages.caller_words import is_by_command
 from ...runtime.deadlines import Deadline, wait_until
-from ...runtime.descendants import end_descendants
+from ...runtime.descendants import descendants, end_descendants
 from ...runtime.interpreter import python_command
 from ...settings.named_objects import import_object, pickled_with_program
 from ...settings.own_modules import searched_directories
@@ -190,7 +190,7 @@ class EnvironmentCheck:
     def _what_helps(self) -> str:
         """Returns advice for a call that does not return, with the place where it waits."""
         advice = self._advice.get(self._phase, _SOONER)
-        started = _descendants_of(self._process.pid)
+        started = _commands_below(self._process.pid)
         workers = [one for one, command in started.items() if is_worker(command)]
         others = [str(one.pid) for one in started if one not in workers]
         if others:
@@ -229,13 +229,12 @@ class EnvironmentCheck:
         return "\n".join(self._printed()[-_OUTPUT_LINES:])
 
 
-def _descendants_of(pid: int) -> dict[psutil.Process, list[str]]:
+def _commands_below(pid: int) -> dict[psutil.Process, list[str]]:
     """Returns the processes that a process has started and that still run, with their command lines."""
     found = {}
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                found[child] = child.cmdline()
+    for process in descendants(pid):
+        with contextlib.suppress(psutil.Error):
+            found[process] = process.cmdline()
     return found
 
 
