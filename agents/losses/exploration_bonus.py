@@ -106,8 +106,9 @@ def non_episodic(
     bonus_t = tf.cast(bonus_t, values.dtype)
     check_alike(2, bonus_t=bonus_t, valid_t=valid_t)
     check_alike(2, values=values, last=last)
-    rows = tf.range(tf.shape(valid_t)[0])[:, tf.newaxis]
-    order = tf.argsort(tf.where(valid_t, rows, rows + tf.shape(valid_t)[0]), axis=0)
+    # Floats, since integers of 32 bits are sorted on the CPU.
+    rows = tf.range(tf.cast(tf.shape(valid_t)[0], tf.float32))[:, tf.newaxis]
+    order = tf.argsort(tf.where(valid_t, rows, rows + tf.cast(tf.shape(valid_t)[0], rows.dtype)), axis=0)
     number = tf.reduce_sum(tf.cast(valid_t, rows.dtype), axis=0)
     behind = tf.where(last[-1], values[-2], values[-1])
     ordered = tf.concat([_taken(values[:-1], order), behind[tf.newaxis]], axis=0)
@@ -118,7 +119,7 @@ def non_episodic(
         valid_t=tf.broadcast_to(rows < number, tf.shape(valid_t)),
         **{name: _taken(where_valid(valid_t, step_t), order) for name, step_t in of_steps.items()},
     )
-    place = tf.argsort(order, axis=0)
+    place = tf.argsort(tf.cast(order, rows.dtype), axis=0)
     return tf.nest.map_structure(lambda leaf: _taken(leaf, place), estimated)
 
 
