@@ -17,6 +17,10 @@ from ..batches.infos import Infos, chosen_rows, no_infos
 from ..batches.space_sizes import check_array, check_depth
 from ..batches.tasks import Task, Tasks
 
+NO_INFOS = "has no infos: give it a method 'info' that returns a mapping, or leave episode_metrics and record_infos out"
+NO_TASK = "cannot be set to a task: give it a method 'set_task'"
+NO_PICTURE = "has no picture to show: it has no method 'render'"
+
 
 class DmEnvBatch(BatchedEnvironment):
     """B environments with the `dm_env` interface, stepped one after the other.
@@ -100,15 +104,11 @@ class DmEnvBatch(BatchedEnvironment):
         )
 
     def keep_infos(self) -> None:
-        self._methods(
-            "info",
-            "has no infos: give it a method 'info' that returns a mapping, or leave episode_metrics and record_infos "
-            "out",
-        )
+        self._methods("info", NO_INFOS)
         self._keeps_infos = True
 
     def set_task(self, task: Task) -> None:
-        self._methods("set_task", "cannot be set to a task: give it a method 'set_task'")
+        self._methods("set_task", NO_TASK)
         self._takes_task = True
         self._tasks.set(task)
 
@@ -123,7 +123,7 @@ class DmEnvBatch(BatchedEnvironment):
         environment: Any = self._environments[0]
         render = getattr(environment, "render", None) or getattr(getattr(environment, "physics", None), "render", None)
         if render is None:
-            raise CallboardError(f"{type(environment).__name__} has no picture to show: it has no method 'render'")
+            raise CallboardError(f"{type(environment).__name__} {NO_PICTURE}")
         return picture(render(), type(environment).__name__)
 
     def close(self) -> None:

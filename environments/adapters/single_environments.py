@@ -56,8 +56,12 @@ def split_singles(options: Mapping[str, Any]) -> tuple[Singles, dict[str, Any]]:
 def refuse_singles(name: str, singles: Singles, fix: str) -> None:
     """Raises `CallboardError` if wrappers or processes are wanted of an environment without single Gymnasium ones."""
     if singles.wanted:
-        setting = PROCESSES if singles.processes else WRAPPERS
-        raise CallboardError(f"environment {name!r} is not made of single Gymnasium environments: {fix} {setting} out")
+        raise not_of_singles(name, fix, PROCESSES if singles.processes else WRAPPERS)
+
+
+def not_of_singles(name: str, fix: str, setting: str = WRAPPERS) -> CallboardError:
+    """Returns the error for a setting of single Gymnasium environments, of which an environment is not made."""
+    return CallboardError(f"environment {name!r} is not made of single Gymnasium environments: {fix} {setting} out")
 
 
 def check_distinct(name: str, environments: Sequence[Any]) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ _GIVEN = ("seed", "seeds", "batch_size")
 _OFFERED = ("num_envs", "index", "actor", "env_config")
 _FAMILIES = {**{one: f"pettingzoo.{one}" for one in ("atari", "butterfly", "classic", "sisl")}, "mpe": "mpe2"}
 _LIMIT = "max_episode_steps"
+_MAKE_THOSE = "let the factory make those, or leave"
 _NO_LIMIT = 2**31 - 1
 """A limit that no episode reaches, for what does not know -1; it may be counted in int32."""
 _REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
@@ -126,13 +128,14 @@ def _envpool(name: str, options: dict[str, Any], request: Mapping[str, Any]) -> 
         pool = envpool.make_gymnasium(name, num_envs=count, seed=seed, **{**own, **threads, **options})
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         raise _cannot_make(error) from error
-    return Vector(_Pool(pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
+    return Vector(_Pool(name, pool), autoreset_mode="NextStep", own_seeds=False, sets_task="no")
 
 
 class _Pool:
     """A pool of EnvPool as a vector environment."""
 
-    def __init__(self, pool: Any):
+    def __init__(self, name: str, pool: Any):
+        self.spec = types.SimpleNamespace(id=f"envpool:{name}")
         self._pool = pool
         self.single_observation_space, self.single_action_space = pool.observation_space, pool.action_space
         self.close = pool.close
@@ -189,6 +192,8 @@ def _registered(id: str, options: dict[str, Any], request: Mapping[str, Any]) ->
     entry = getattr(spec, "vector_entry_point", None)
     if vectorized is True and entry is None:
         raise Refused("no_vector")
+    if vectorized is True and request["wrappers"]:
+        raise Refused("no_singles", fix="leave 'vectorized' or")
     if request["check"]:
         return None
 
@@ -304,6 +309,8 @@ def _from_factory(create: Any, options: dict[str, Any], request: Mapping[str, An
     if _is_of("gymnasium", "vector.VectorEnv", made):
         if made.num_envs != len(seeds):
             raise Refused("batch_size", size=made.num_envs)
+        if request["wrappers"]:
+            raise Refused("no_singles", fix=_MAKE_THOSE)
         return Vector(made)
     if hasattr(made, "possible_agents") and callable(getattr(made, "observation_space", None)):
         if hasattr(made, "agent_iter"):
@@ -333,8 +340,10 @@ def _is_of(module: str, name: str, made: Any) -> bool:
 def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
     is_old = [name for name, _ in request["wrappers"][:1]] == ["OldGym"]
     if _is_of("dm_env", "Environment", environment):
-        environment = DmEnv(environment)
-    elif not (_is_of("gymnasium", "Env", environment) or _is_of("gym", "Env", environment)):
+        if request["singles"]:
+            raise Refused("no_singles", fix=_MAKE_THOSE)
+        return DmEnv(environment)
+    if not (_is_of("gymnasium", "Env", environment) or _is_of("gym", "Env", environment)):
         parts = ("reset", "step", "observation_space", "action_space")
         looks_old = all(hasattr(environment, one) for one in parts) and not hasattr(environment, "num_envs")
         if not (is_old and looks_old):

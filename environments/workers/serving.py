@@ -143,7 +143,7 @@ class _Server:
         elif kind == "render":
             import numpy as np
 
-            frame = np.ascontiguousarray(self._made.render())
+            frame = np.asarray(self._made.render())
             return {"shape": frame.shape, "dtype": frame.dtype.str}, b"" if frame.dtype == object else frame.tobytes()
         elif kind == "close" and self._made is not None:
             self._made.close()

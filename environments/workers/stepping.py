@@ -396,7 +396,7 @@ class DmEnv:
     """An environment of `dm_env` with Gymnasium's interface."""
 
     def __init__(self, environment: Any):
-        self.env = environment
+        self.env = self.unwrapped = environment
         self.observation_space, self.action_space = environment.observation_spec(), environment.action_spec()
         self.discount = 1.0
         timestep = getattr(environment, "control_timestep", None)
@@ -413,7 +413,7 @@ class DmEnv:
 
     def step(self, action: Any) -> Any:
         found = self.env.step(action)
-        self.discount = 1.0 if found.discount is None else float(found.discount)
+        self.discount = float("nan" if found.discount is None else found.discount)
         ended = bool(found.last())
         return found.observation, found.reward, ended and not self.discount, ended and self.discount > 0, self._info()
 

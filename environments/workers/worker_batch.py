@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from ...data import Nest, Timestep
 from ...errors import CallboardError
 from ...settings.setting_types import shown
+from ..adapters.dm_env_adapter import NO_INFOS, NO_PICTURE, NO_TASK
 from ..adapters.gymnasium_checks import check_batch_step, check_reset_error, check_step, checked_reset, wrong_step
 from ..adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from ..batches import encoding
@@ -22,6 +23,8 @@ from ..batches.spaces import observation_encoding
 from ..batches.tasks import Task, no_task, reset_options
 from .exchange import SLOTS, Exchange, Space
 from .worker_process import Refusal, WorkerError, WorkerProcess
+
+ENVPOOL = "envpool:"
 
 
 def described_space(space: Space, role: str = "observation", at: str = "") -> spaces.Space:
@@ -206,7 +209,7 @@ class WorkerBatch(GymnasiumVectorBatch):
         super().__init__(vector if shown is None else shown, seeds)
         self._vector = vector
         self.has_own_seeds = self._resets_single = bool(vector.about["own_seeds"])
-        self._has_own_discounts = bool(vector.about.get("own_discounts"))
+        self._is_of_dm_env = bool(vector.about.get("own_discounts"))
         if vector.about.get("waits"):
             self._waiting = [_WaitingRow(vector.exchange.waits, row) for row in range(vector.num_envs)]
 
@@ -217,7 +220,7 @@ class WorkerBatch(GymnasiumVectorBatch):
 
     def step(self, actions: Nest) -> Timestep:
         timestep = super().step(actions)
-        if not self._has_own_discounts:
+        if not self._is_of_dm_env:
             return timestep
         discount = np.where(timestep.first, 1.0, self._vector.discounts).astype(np.float32)
         wrong = discount[~((discount >= 0) & (discount <= 1))]
@@ -229,14 +232,23 @@ class WorkerBatch(GymnasiumVectorBatch):
 
     def keep_infos(self) -> None:
         if not self._vector.about.get("has_infos", True):
-            raise CallboardError(f"{self._vector.spec.id} has no infos: give it a method 'info' that returns a mapping")
+            raise CallboardError(f"{self._vector.spec.id} {NO_INFOS}")
         self._vector.worker.request("infos")
         super().keep_infos()
+
+    def render(self) -> np.ndarray:
+        if self._is_of_dm_env and self._vector.render_mode is None:
+            raise CallboardError(f"{self._vector.spec.id} {NO_PICTURE}")
+        return super().render()
 
     def set_task(self, task: Task) -> None:
         takes, name = self._vector.about["sets_task"], self._vector.spec.id
         if takes == "no":
-            raise no_task(f"the environment {name}", "give it a method 'set_task', or leave the task out")
+            if self._is_of_dm_env:
+                raise CallboardError(f"{name} {NO_TASK}")
+            if name.startswith(ENVPOOL):
+                raise no_task(f"the environment {name!r}", "EnvPool has no tasks, leave the task out")
+            super().set_task(task)
         options = None if takes == "own" else reset_options(name, task)
         if takes == "options" and self._vector.about["kind"] == "Vector":
             self._options = options

@@ -10,9 +10,9 @@ from ...settings.named_objects import check_module_name
 from ...settings.setting_types import shown
 from ..adapters.atari import AtariBatch, AtariOptions
 from ..adapters.envpool import with_open_bounds
-from ..adapters.gymnasium_wrappers import NAME, wrapper_settings
+from ..adapters.gymnasium_wrappers import NAME, read_wrappers, wrapper_settings
 from ..adapters.pettingzoo_names import PREFIX as PETTINGZOO
-from ..adapters.single_environments import PROCESSES, WRAPPERS
+from ..adapters.single_environments import PROCESSES, WRAPPERS, not_of_singles
 from ..batches.batched import BatchedEnvironment
 from ..batches.options import read_options
 from ..info_masks import MaskFromInfo, VectorMaskFromInfo
@@ -20,13 +20,13 @@ from ..python_factory import Factory, factory_name
 from .exchange import dumped, loaded, refuse, text_of
 from .interpreters import PYTHON, find_interpreter
 from .worker_agents import WorkerParallel
-from .worker_batch import WorkerBatch, WorkerVector
+from .worker_batch import ENVPOOL, WorkerBatch, WorkerVector
 from .worker_process import WorkerProcess
 
 TRUE_SCORES = "env_true_scores"
 """Option of an environment in a worker: whether wrappers that change rewards are left out."""
 _OF_PROGRAM = "__main__:"
-_ATARI, _ENVPOOL = "ale/", "envpool:"
+_ATARI = "ale/"
 _OURS = re.compile(r"(procgen:|dm_control:|bsuite:|external:|recorded:|minatar/|MiniGrid-|BabyAI-)", re.IGNORECASE)
 """Names of environments whose adapters are Callboard's own."""
 _MASKS = f"{MaskFromInfo.__module__}:{MaskFromInfo.__name__}"
@@ -68,7 +68,7 @@ def make_in_worker(
         if about["kind"] == "Agents":
             raise CallboardError(f"environment {request.name!r} has several agents: give policies, or a mapping")
         vector = WorkerVector(worker, about, len(seeds))
-        if request.name.startswith(_ENVPOOL):
+        if request.name.startswith(ENVPOOL):
             vector.single_observation_space = with_open_bounds(vector.single_observation_space)
             vector.single_action_space = with_open_bounds(vector.single_action_space)
         masked = None if request.mask is None else VectorMaskFromInfo(vector, **request.mask)
@@ -161,10 +161,13 @@ class _Request:
             raise CallboardError(f"unknown environment {name!r}; give an id of ale-py, such as 'ALE/Breakout-v5'")
         self.game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found[1]).lower() if found else ""
         self.mask: dict[str, Any] | None = None
+        if wrappers and (self.is_atari or name.startswith(ENVPOOL)):
+            raise not_of_singles(self.name, "leave")
         self._wrappers: list[Any] = [[one[NAME], {key: one[key] for key in one if key != NAME}] for one in wrappers]
         self._singles = bool(wrappers)
         if self._wrappers and self._wrappers[-1][0] == _MASKS:
-            self.mask = self._wrappers.pop()[1]
+            self._wrappers.pop()
+            self.mask = read_wrappers(wrappers[-1:])[0].arguments
         named = [("environment", name), *(("wrapper", wrapper) for wrapper, _ in self._wrappers)]
         for kind, setting in named:
             module, colon, _ = setting.partition(":")

@@ -24,6 +24,7 @@ from ...messages.caller_words import argument
 from ...runtime.descendants import descendants, end_processes, running
 from ...settings.named_objects import check_origin
 from ...settings.own_modules import own_directories
+from ..adapters.single_environments import not_of_singles
 from ..batches.user_errors import unknown_environment, unknown_option
 from .exchange import Channel
 from .interpreters import Interpreter, worker_command
@@ -358,6 +359,7 @@ _ERRORS: Mapping[str, Callable[[WorkerProcess, Mapping[str, Any]], Exception]] =
         f"env_wrappers: {error['name']!r}: {error['reason']}; write [{{name: {error['name']}, argument: value}}] to "
         "give arguments"
     ),
+    "no_singles": lambda worker, error: not_of_singles(worker.name, error["fix"]),
     "no_vector": lambda worker, error: worker._says("has no vector form of its own: leave 'vectorized' out"),
     "no_vector_option": lambda worker, error: worker._says(
         f"has a vector form that takes no {error['option']!r}, which is {error['value']} for its single form: leave "

@@ -224,6 +224,27 @@ def dm_walk(seed):
     return DmWalk()
 
 
+def dm_bare():
+    """An environment of `dm_env` without infos, tasks, pictures and discounts."""
+    import dm_env
+    from dm_env import specs
+
+    class _DmBare(dm_env.Environment):
+        def observation_spec(self):
+            return specs.Array((1,), np.float32)
+
+        def action_spec(self):
+            return specs.DiscreteArray(2)
+
+        def reset(self):
+            return dm_env.restart(np.zeros(1, np.float32))
+
+        def step(self, action):
+            return dm_env.TimeStep(dm_env.StepType.MID, 1.0, None, np.zeros(1, np.float32))
+
+    return _DmBare()
+
+
 def imports_pickle5():
     """Looks for a module that is not installed, as libraries do."""
     try:

@@ -1,5 +1,6 @@
 """What can be made in a worker, and what is refused."""
 
+import numpy as np
 import pytest
 
 from callboard import environments
@@ -106,6 +107,11 @@ def test_what_cannot_be_wrapped_is_refused(name, options, message):
         ("worker_cases:refused", {}),
         ("worker_cases:lacking", {}),
         ("FrozenLake-v1", {"map_name": "9x9"}),
+        ("worker_cases:next_step", {"env_wrappers": "TimeAwareObservation"}),
+        ("worker_cases:next_step", {"env_wrappers": [{"name": MASK, "kye": "x"}]}),
+        ("worker_cases:dm_walk", {"env_wrappers": MASK}),
+        ("CartPole-v1", {"env_wrappers": "TimeAwareObservation", "vectorized": True}),
+        ("ALE/Pong-v5", {"env_wrappers": "TimeAwareObservation"}),
     ],
 )
 def test_refusals_are_worded_as_in_this_process(name, options):
@@ -146,3 +152,32 @@ def test_environments_of_other_classes_are_refused_as_in_process(name):
             environments.make(f"worker_cases:{name}", 1, [1], own)
     with pytest.raises(CallboardError, match="which is no gymnasium.Env: .* or, for the old interface of Gym, add "):
         environments.make("worker_cases:Old", 1, [1], SAME)
+
+
+@pytest.mark.parametrize(
+    "name, options, ask",
+    [
+        ("CartPole-v1", {}, lambda batch: batch.set_task({"low": 0.0})),
+        ("worker_cases:dm_bare", {}, lambda batch: batch.set_task(1)),
+        ("worker_cases:dm_bare", {}, lambda batch: batch.keep_infos()),
+        ("worker_cases:dm_bare", {}, lambda batch: batch.render()),
+    ],
+)
+def test_what_environments_lack_is_said_as_in_process(name, options, ask):
+    messages = []
+    for own in ({}, SAME):
+        batch = environments.make(name, 1, [1], {**options, **own})
+        with pytest.raises(CallboardError) as raised:
+            ask(batch)
+        messages.append(str(raised.value))
+        batch.close()
+    assert messages[0] == messages[1]
+
+
+def test_timesteps_of_dm_env_have_a_discount():
+    for own in ({}, SAME):
+        batch = environments.make("worker_cases:dm_bare", 1, [1], own)
+        batch.reset()
+        with pytest.raises(CallboardError, match="^'step' of _DmBare gives the .*discount"):
+            batch.step(np.zeros(1, np.int32))
+        batch.close()
