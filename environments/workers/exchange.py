@@ -169,7 +169,7 @@ def space_description(space: Any) -> dict[str, Any]:
     if kind == "DiscreteArray":
         return {**array, "kind": "Discrete", "n": int(space.num_values), "start": 0}
     if kind == "MultiDiscrete":
-        return {**array, "n": space.nvec.tolist(), "start": np.asarray(getattr(space, "start", 0)).tolist()}
+        return {**array, "n": _shortened(space.nvec), "start": _shortened(getattr(space, "start", 0))}
     if kind == "MultiBinary":
         return array
     low, high = (space.low, space.high) if kind == "Box" else (-np.inf, np.inf)
@@ -183,9 +183,9 @@ _KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple", "D
 
 def _shortened(bound: Any) -> Any:
     array = np.asarray(bound)
-    return (
-        array.flat[0].item() if array.size and (array == array.flat[0]).all() else array.tolist() if array.size else 0
-    )
+    if not array.size:
+        return 0
+    return array.flat[0].item() if (array == array.flat[0]).all() else array
 
 
 def dumped(value: Any, other: Callable[[Any], Any]) -> str:

@@ -57,7 +57,7 @@ def described_space(space: Space, role: str = "observation", at: str = "") -> sp
     if kind == "Discrete":
         made = spaces.Discrete(space["n"], start=space["start"])
     elif kind == "MultiDiscrete":
-        made = spaces.MultiDiscrete(np.array(space["n"]))
+        made = spaces.MultiDiscrete(np.broadcast_to(space["n"], shape))
         made.start = np.broadcast_to(np.array(space["start"], made.nvec.dtype), shape)
     else:
         made = spaces.MultiBinary(shape)

@@ -45,6 +45,13 @@ def test_spaces_are_described_as_json(space):
     assert repr(described_space(loaded(dumped(space_description(space), refuse)))) == repr(space)
 
 
+def test_bounds_of_large_observations_are_sent_as_bytes():
+    low = np.linspace(-1, 0, 100_000, dtype=np.float32)
+    described = space_description(spaces.Box(low, np.ones_like(low)))
+    assert len(dumped(described, refuse)) < 1.5 * low.nbytes
+    np.testing.assert_array_equal(described_space(described).low, low)
+
+
 def test_other_spaces_are_refused():
     with pytest.raises(CallboardError, match="^the observation space Text at 'words' is not supported: Box"):
         described_space(space_description(spaces.Dict({"words": spaces.Text(5)})))
