@@ -13,6 +13,7 @@ from ...data import Layout
 from ...environments import (
     check_agents_tasks,
     check_hooks,
+    environment_names,
     environment_of_slots,
     environment_text,
     make,
@@ -259,6 +260,7 @@ def _check_goals(acting: ActingPart) -> None:
         "a policy server": isinstance(acting.env, str) and acting.env.startswith(EXTERNAL_PREFIX),
         "several agents": acting.has_agents,
         "env_processes": acting.env_processes,
+        "several environments in an actor": acting.envs_per_actor > 1 and len(environment_names(acting.env)) > 1,
     }
     for what, is_set in refused.items():
         if is_set:

@@ -37,11 +37,15 @@ def test_an_action_flips_a_bit_and_the_goal_ends_the_episode():
     assert [truncated for _, truncated in results] == [False] * 4 + [True] or any(over for over, _ in results)
 
 
+BITS = "callboard.environments.bit_flipping:BitFlipping"
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         (["--inference", "central"], "not there with central inference"),
         (["--env-processes", "true"], "not there with env_processes"),
+        (["--env", f"[{BITS}, {BITS}]"], "not there with several environments in an actor"),
         (["--env-wrappers", "NormalizeReward"], "the wrapper NormalizeReward does not change: leave"),
         (["--env-wrappers", "test_bit_flipping:More"], "^a reward of .* is 0, and its compute_reward gives -1 for"),
         (["--env", "goal_environments:FlippingWithoutRewards"], "has none there"),
