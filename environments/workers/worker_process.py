@@ -15,6 +15,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -247,7 +248,8 @@ class WorkerProcess:
                 time.sleep(0.01)
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True):
+        # Where this process is ending, Linux ends the worker.
+        if not getattr(self, "_is_closed", True) and not sys.is_finalizing():
             self.end()
 
     def _ended(self) -> WorkerEnded:

@@ -214,3 +214,15 @@ def test_workers_start_processes_in_each_way(context):
     batch.reset()
     batch.step(np.zeros(2, np.int64))
     batch.close()
+
+
+def test_a_program_that_closes_nothing_ends_without_a_word():
+    code = """
+from callboard import environments
+batch = environments.make("CartPole-v1", 1, [1], {"env_python": "same"})
+batch.reset(), setattr(batch, "itself", batch)
+print(batch.environments[0].worker.pid)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Exception ignored" not in done.stderr
+    wait_until(lambda: gone(int(done.stdout)), 10)
