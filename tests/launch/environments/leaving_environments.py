@@ -20,6 +20,7 @@ class LeavesProcesses(gymnasium.Env):
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+    _hangs = False
 
     def __init__(self, started="/dev/null", orphan=False, hangs=False):
         self._hangs = hangs
