@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from gymnasium.vector.utils import create_shared_memory
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError, ProcessEnded
+from ...runtime.descendants import adopt_orphans, descendants, end_descendants, end_processes, running
 from ...runtime.interpreter import spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
@@ -160,12 +162,15 @@ class ProcessBatch(GymnasiumVectorBatch):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            alive = all(process.is_alive() for process in self._processes.processes)
+            alive = [process.pid for process in self._processes.processes if process.is_alive()]
+            started = [process for pid in alive for process in descendants(pid)]
             # A process that has ended does not answer; the others are then ended too.
             try:
-                self._processes.close(timeout=_END_SECONDS, terminate=not alive)
+                self._processes.close(timeout=_END_SECONDS, terminate=len(alive) < self.batch_size)
             except (EOFError, BrokenPipeError, ConnectionResetError):  # One has ended meanwhile.
                 self._processes.close(timeout=_END_SECONDS, terminate=True)
+            # Those of a process that was terminated before it could end them.
+            end_processes(lambda: running(started))
 
     @contextlib.contextmanager
     def _process_errors(self) -> Iterator[None]:
@@ -202,11 +207,22 @@ class _Maker:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # Gymnasium starts a daemon, which `multiprocessing` does not let start what an environment may start.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+        adopt_orphans()
         own = wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers])
-        return CheckedSteps(WaitingEnvironment(own))
+        return CheckedSteps(WaitingEnvironment(_Alone(own)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shown": None}
+
+
+class _Alone(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose process ends what it has started: it would otherwise wait for such a process at its end."""
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            end_descendants(os.getpid())
 
 
 def _fits_shared_memory(environment: gymnasium.Env) -> bool:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -10,8 +11,10 @@ import psutil
 import pytest
 
 from callboard import environments
+from callboard.environments.adapters import single_environments
 from callboard.environments.adapters.single_environments import ProcessBatch, split_singles
 from callboard.errors import CallboardError, ProcessEnded
+from callboard.runtime.descendants import end_processes, running
 
 OPTIONS = {"env_wrappers": [{"name": "TimeLimit", "max_episode_steps": 7}]}
 
@@ -57,6 +60,28 @@ def test_a_process_that_is_killed_is_reported_and_the_others_end():
             batch.step(np.zeros(2, np.int32))
     batch.close()
     assert not any(process.is_alive() for process in processes)
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_environments_have_started_ends_with_their_processes(tmp_path, monkeypatch, hangs):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "launch/environments")
+    started = tmp_path / "started"
+    options = {"started": str(started), "orphan": True, "hangs": hangs, "env_processes": True}
+    batch = environments.make("leaving_environments:LeavesProcesses", 2, [1, 2], options)
+    # One environment, of this process, showed the spaces.
+    ids = [int(line) for line in started.read_text().split()]
+    own, theirs = ids[:3], ids[3:]
+    end_processes(lambda: running(psutil.Process(pid) for pid in own if psutil.pid_exists(pid)))
+    assert len(theirs) == 6
+    batch.reset()
+    if hangs:
+        monkeypatch.setattr(single_environments, "_END_SECONDS", 0.5)
+        batch.environments[0].step_async(np.zeros(2, np.int64))
+    else:
+        batch.step(np.zeros(2, np.int32))
+    batch.close()
+    assert running(psutil.Process(pid) for pid in theirs if psutil.pid_exists(pid)) == []
 
 
 @pytest.mark.slow
