@@ -14,7 +14,7 @@ from ...errors import CallboardError
 from ...settings.setting_types import converted
 from ...specs import EnvironmentSpec
 from ..adapters.pettingzoo_names import PREFIX, make_pettingzoo
-from ..adapters.single_environments import PROCESSES, split_singles
+from ..adapters.single_environments import PROCESSES, WRAPPERS, split_singles
 from ..batches.batched import BatchedEnvironment
 from ..batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from ..batches.tasks import Task, task_errors
@@ -34,6 +34,7 @@ from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .rllib_adapter import RllibEnvironment, has_rllib_interface
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
+_NOT_OF_FACTORIES = (PREVIOUS_INPUTS, PROCESSES, PYTHON, WRAPPERS)
 
 # What `is_multi_agent` has found by calling functions, by identity and options; with the functions, since an identity
 # is unique only while its object exists.
@@ -55,16 +56,17 @@ def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
         return False
     with contextlib.suppress(CallboardError):
         factory, own_options = named_factory(env)
-        if (options or {}).get(PYTHON) is not None:
-            return has_agents_in_worker(factory, {**own_options, **(options or {})})
-        options = {key: value for key, value in (options or {}).items() if key != PYTHON}
+        python = (options or {}).get(PYTHON)
+        given = {key: value for key, value in (options or {}).items() if key not in _NOT_OF_FACTORIES}
+        if python is not None:
+            return has_agents_in_worker(factory, {**own_options, **given, PYTHON: python})
         if isinstance(factory, str) and factory.startswith(PREFIX):
             return True
         if not is_python_factory(factory):
             return False
         create = check_factory(factory, {})
         known = _known_by_class(create)
-        return known if known is not None else _known_by_making(create, factory, {**own_options, **(options or {})})
+        return known if known is not None else _known_by_making(create, factory, {**own_options, **given})
     return False
 
 

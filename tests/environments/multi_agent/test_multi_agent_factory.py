@@ -7,6 +7,7 @@ from scripted_agents import Counting, ScriptedAgents
 from scripted_environments import DmScript
 
 from callboard.environments import check_agents_tasks, is_multi_agent, make_multi_agent
+from callboard.environments.checks.trial import EnvironmentTrial, try_environment
 from callboard.environments.multi_agent.dm_env_agents import DmEnvAgents
 from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
@@ -42,6 +43,15 @@ def test_which_environments_have_several_agents(env, several):
 def test_a_function_is_called_with_its_options():
     assert is_multi_agent(lambda kind: Counting() if kind == "dm" else gymnasium.make("CartPole-v1"), {"kind": "dm"})
     assert not is_multi_agent("pettingzoo_games:plain", {"gaol": 3})
+
+
+@pytest.mark.parametrize("given", [{"env_processes": False}, {"env_wrappers": []}, {"env_previous_inputs": False}])
+def test_options_that_are_not_the_functions_are_not_given_to_it(given):
+    assert is_multi_agent("pettingzoo_games:plain", given)
+
+
+def test_a_trial_plays_what_a_function_without_an_annotation_makes():
+    try_environment(EnvironmentTrial("pettingzoo_games:plain", steps=3), lambda phase: None, pytest.fail)
 
 
 def test_a_function_is_called_once():

@@ -49,3 +49,8 @@ def test_others_are_refused(name, message):
 
 def test_classes_of_the_users_own_are_known_by_making_them():
     assert not environments.is_multi_agent("worker_cases:Walk", {"env_python": "same"})
+
+
+def test_a_function_is_not_given_options_that_are_not_its_own():
+    options = {"env_python": "same", "env_previous_inputs": False, "env_wrappers": []}
+    assert environments.is_multi_agent("pettingzoo_games:plain", options)
