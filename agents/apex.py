@@ -118,7 +118,7 @@ class Apex(ApexSettings, Agent):
     def updates_at_once(self, layout: Layout) -> int:
         """Returns the number of learner steps per call, in a run of this layout."""
         return self.updates_per_call or updates_at_once(
-            layout, self.replay, self.batch_size, self.accumulate, self.frame_stack
+            layout, self.replay, self.batch_size, self.accumulate, self.frame_stack, timesteps=2
         )
 
     def make_networks(self, layout: Layout) -> QNetworks:

@@ -144,7 +144,7 @@ class Sac(SacSettings, TransitionAgent):
                 delayed("temperature_loss", [learned.log_alpha], self.temperature_optimizer),
             ],
             strategy,
-            updates_per_call=self.updates_per_call,
+            updates_per_call=self.updates_at_once(layout),
             after_update=update_target,
             seed=layout.seed,
             accumulate=self.accumulate,

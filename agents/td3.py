@@ -81,7 +81,7 @@ class TD3(TD3Settings, TransitionAgent):
                 actor._replace(period=self.policy_delay),
             ],
             strategy,
-            updates_per_call=self.updates_per_call,
+            updates_per_call=self.updates_at_once(layout),
             accumulate=self.accumulate,
             after_update=update_targets,
             seed=layout.seed,

@@ -6,6 +6,7 @@ from ...data import Layout
 from ...replay import TransitionReplay
 from ..agent import Agent
 from .reward_normalizer import returns_discount
+from .updates_at_once import updates_at_once
 
 
 class TransitionAgent(Agent):
@@ -21,13 +22,21 @@ class TransitionAgent(Agent):
     replay: Any
     n_step: ClassVar[Any] = 1
     """Steps of the returns; an agent with a setting of that name has that."""
+    reset_every: ClassVar[Any] = None
+    """Learner steps after which networks begin anew, likewise."""
+
+    def updates_at_once(self, layout: Layout) -> int:
+        """Returns the number of learner steps per call, in a run of this layout."""
+        return self.updates_per_call or updates_at_once(
+            layout, self.replay, self.batch_size, self.accumulate, self.frame_stack, most=8, period=self.reset_every
+        )
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
         return TransitionReplay(
             layout,
             self.replay,
             self.batch_size,
-            self.updates_per_call * self.accumulate,
+            self.updates_at_once(layout) * self.accumulate,
             stack=self.frame_stack,
             n_step=self.n_step,
             returns_discount=returns_discount(self),

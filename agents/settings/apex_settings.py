@@ -28,7 +28,7 @@ class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings, Rew
       accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).  None for
-        up to 8 where observations are small, not more than are due after two timesteps of all environments.
+        up to 16 where observations are small, not more than are due after two timesteps of all environments.
       discount: γ.
       normalize_rewards: see `RewardSettings`; not in the paper.
       target_update_period: learner steps between updates of the target network.

@@ -32,7 +32,8 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
       batch_size: transitions in a learner step, over all replicas.
       accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).  None for
+        up to 8 where observations are small, not more than are due after a timestep of all environments.
       hold: timesteps for which an exploratory action is repeated before the next one is sampled, or until a mask
         forbids it.
       discount: γ.
@@ -60,7 +61,7 @@ class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
 
     batch_size: PositiveInt = 256
     accumulate: PositiveInt = 1
-    updates_per_call: PositiveInt = 1
+    updates_per_call: PositiveInt | None = None
     hold: PositiveInt = 1
     discount: UnitInterval = 0.99
     n_step: PositiveInt = 1

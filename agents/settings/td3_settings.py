@@ -24,7 +24,8 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
       batch_size: transitions in a learner step, over all replicas.
       accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).  None for
+        up to 8 where observations are small, not more than are due after a timestep of all environments.
       discount: γ.
       n_step: n, transitions whose rewards a return adds up before it bootstraps; fewer where an episode ends.
       critics: see `CriticSettings`.
@@ -46,7 +47,7 @@ class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
 
     batch_size: PositiveInt = 256
     accumulate: PositiveInt = 1
-    updates_per_call: PositiveInt = 1
+    updates_per_call: PositiveInt | None = None
     discount: UnitInterval = 0.99
     n_step: PositiveInt = 1
     critics: CriticSettings = CriticSettings()

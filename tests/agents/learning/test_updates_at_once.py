@@ -8,6 +8,9 @@ from dm_env import specs as dm_specs
 
 from callboard import specs
 from callboard.agents.apex import Apex
+from callboard.agents.d4pg import D4PG
+from callboard.agents.sac import Sac
+from callboard.agents.td3 import TD3
 from callboard.data import Layout
 from callboard.settings.nested_settings import from_values
 
@@ -42,3 +45,28 @@ def test_as_many_updates_are_made_at_once_as_fit(settings, layout, number):
     if "replay.error_buffer" in settings:
         tight = dataclasses.replace(agent.replay, error_buffer=agent.replay.error_buffer - 1)
         assert dataclasses.replace(agent, replay=tight).updates_at_once(layout) == number / 2
+
+
+@pytest.mark.parametrize("kind", [Sac, TD3])
+@pytest.mark.parametrize(
+    "settings, layout, number",
+    [
+        # An update for each environment step.
+        ({}, {}, 8),
+        ({}, {"envs_per_actor": 4}, 4),
+        ({}, {"envs_per_actor": 1}, 1),
+        ({"replay.samples_per_insert": 256.0 * 20}, {"envs_per_actor": 1}, 8),
+        ({"reset_every": 100}, {}, 4),
+        ({}, {"max_learner_steps": 1002}, 2),
+        ({"frame_stack": 4}, {"spec": IMAGES}, 1),
+        ({"updates_per_call": 3}, {}, 3),
+    ],
+)
+def test_an_agent_for_continuous_actions_acts_with_newer_weights_after_each_timestep(kind, settings, layout, number):
+    agent, layout = from_values(kind, settings), LAYOUT._replace(**layout)
+    assert agent.updates_at_once(layout) == number
+    assert agent.make_replay(layout).updates_per_call == number
+
+
+def test_others_make_one_update_at_a_time():
+    assert D4PG().updates_at_once(LAYOUT) == 1

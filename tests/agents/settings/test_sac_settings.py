@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "normalize_rewards": True,
         "normalization_discount": None,
         "reward_clip": None,
-        "updates_per_call": 1,
+        "updates_per_call": None,
         "hold": 1,
         "discount": 0.99,
         "target_update_rate": 0.005,
@@ -79,7 +79,7 @@ def test_values_survive_yaml():
     "name, value, allowed",
     [
         ("batch_size", 0, "a whole number of at least 1"),
-        ("updates_per_call", 0, "a whole number of at least 1"),
+        ("updates_per_call", 0, "a whole number of at least 1 or null"),
         ("hold", 0, "a whole number of at least 1"),
         ("discount", 1.1, "a number from 0 to 1"),
         ("target_update_rate", 0.0, "a number above 0 and at most 1"),

@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "normalization_discount": None,
         "accumulate": 1,
         "reward_clip": None,
-        "updates_per_call": 1,
+        "updates_per_call": None,
         "discount": 0.99,
         "exploration_noise": 0.1,
         "target_noise": 0.2,
