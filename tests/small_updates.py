@@ -25,7 +25,6 @@ SMALL_APEX: dict[str, Any] = {
     **CLIPPED,
     **RAW,
     "n_step": 3,
-    "updates_per_call": 1,
     "network.stream_size": 0,
     "optimizer.learning_rate": 1.0,
     "target_update_period": 1,

@@ -32,7 +32,7 @@ TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 636
-LIBRARY_LINES = 86_501
+LIBRARY_LINES = 86_539
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
@@ -325,7 +325,6 @@ def test_modules_are_short_and_well_named():
 
 
 SMALL = {
-    "agents.learning.updates_at_once": "a setting's default with its measurements; the algorithm is read without them",
     "agents.losses.conservative_q_learning": "a loss of its paper, tested against a NumPy loop",
     "agents.losses.discrete_soft_actor_critic": "a loss of its paper, tested against a NumPy loop",
     "agents.losses.implicit_q_learning": "a loss of its paper, tested against a NumPy loop",

@@ -14,6 +14,7 @@ from slow_cases import values_in_session
 from small_updates import CLIPPED_TO
 
 from callboard.agents.metric_names import BONUS_METRICS, LEARNER_METRICS
+from callboard.agents.registry import agent_class
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
@@ -36,7 +37,7 @@ def start(*arguments):
 
 def updates_of(process):
     try:
-        output, errors = process.communicate(timeout=600)
+        output, errors = process.communicate(timeout=60 + 30 * len(AGENTS))
     finally:
         process.kill()
     assert process.returncode == 0, errors
@@ -146,7 +147,10 @@ def test_what_is_learned_from_is_read_before_it_changes(updates):
 def test_a_reward_that_is_not_finite_is_found_in_the_loss_of_its_learner_step(updates, agent):
     case, _ = SMALL_UPDATES[agent]
     for update in updates.values():
-        assert update["spoilt"].startswith(f"the {case.first_loss} is NaN at learner step 2 (agent test): ")
+        if agent_class(case.name)().reward_discount() is None:
+            assert update["spoilt"] == ""
+        else:
+            assert update["spoilt"].startswith(f"the {case.first_loss} is NaN at learner step 2 (agent test): ")
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ def made(name):
     """A small agent of the table, the specs of its environment, and the number of transitions in its items."""
     case, small = SMALL_UPDATES[name]
     agent = from_values(agent_class(case.name), small.settings)
+    if getattr(agent, "updates_per_call", 1) is None:
+        agent = dataclasses.replace(agent, updates_per_call=1)
     spec = CONTINUOUS if small.continuous else DISCRETE
     return agent, spec._replace(observation=IMAGE) if small.images else spec, small.transitions
 
