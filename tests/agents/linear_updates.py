@@ -14,11 +14,12 @@ ADAM_FIRST_STEP = np.sqrt(1 - 0.999)
 
 
 def adam_that_shows_lengths(**rates: float) -> dict[str, Any]:
-    """Settings of Adam with a large epsilon, so that its update shows how long a gradient was, by parts of an agent."""
+    """Settings of single updates of Adam with a large epsilon, which show how long a gradient was, by an agent's parts."""
     learning = {f"{part}_optimizer.learning_rate": rate for part, rate in rates.items()}
     return {
         **learning,
         **{f"{part}_optimizer.epsilon": 1.0 for part in rates},
+        "updates_per_call": 1,
         "network.hidden_sizes": (),
         "network.normalize_observations": False,
     }
