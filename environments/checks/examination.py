@@ -78,7 +78,7 @@ def examine_environment(
     """
     try_environment(examination, enter, warn)
     return [
-        _examine(examination, name, {**options, PROCESSES: False}, enter, warn)
+        _examine(examination, name, options, enter, warn)
         for name, options in environments_in(examination.env, examination.options)
     ]
 
@@ -173,10 +173,7 @@ class _Player:
 def _player(
     examination: Examination, name: Factory, options: dict[str, Any], enter: Callable[[Phase], object]
 ) -> _Player:
-    has_agents = is_multi_agent(name, options)
-    if has_agents:
-        options.pop(PROCESSES)
-    return _Player(name, options, examination.agent_options, enter, has_agents)
+    return _Player(name, options, examination.agent_options, enter, is_multi_agent(name, options))
 
 
 def _values(agent: str, observation: Nest) -> dict[str, np.ndarray]:

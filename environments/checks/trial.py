@@ -24,7 +24,7 @@ from ..batches.observation_values import check_finite_observation
 from ..factory import check, environments_in, make
 from ..multi_agent.checked_agents import AgentBounds
 from ..multi_agent.multi_agent import AgentStep, MultiAgentEnvironment
-from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
+from ..multi_agent.multi_agent_factory import is_multi_agent, make_separate_agents
 
 
 def random_actions(spec: EnvironmentSpec, observation: Nest, rng: np.random.Generator, batch_size: int) -> Nest:
@@ -102,18 +102,19 @@ def try_environment(trial: EnvironmentTrial, enter: Callable[[Phase], object], w
     check(trial.env, trial.options)
     for name, options in environments_in(trial.env, trial.options):
         enter("constructor")
-        options = {**options, PROCESSES: False}
         has_agents = is_multi_agent(name, options)
+        seeds = range(trial.seed, trial.seed + trial.batch_size)
         environment: Any
+        made: list[Any]
         played: Iterator[Any]
         if has_agents:
-            options.pop(PROCESSES)
             bounds = AgentBounds(warn)
-            environment = make_multi_agent(name, trial.seed, options, 0, 0, **trial.agent_options, bounds=bounds)
+            made = make_separate_agents(name, seeds, options, actor=0, bounds=bounds, **trial.agent_options)
+            environment = made[0]
             played = random_agent_steps(environment, trial.seed, enter)
         else:
-            seeds = range(trial.seed, trial.seed + trial.batch_size)
-            environment = make(name, len(seeds), seeds, options, actor=0, warn=warn)
+            environment = make(name, len(seeds), seeds, {**options, PROCESSES: False}, actor=0, warn=warn)
+            made = [environment]
             played = map(_check_timestep, random_timesteps(environment, trial.seed, enter))
         next(played)
         deadline = Deadline(_SECONDS)
@@ -121,7 +122,8 @@ def try_environment(trial: EnvironmentTrial, enter: Callable[[Phase], object], w
             if deadline.has_passed:
                 break
         enter("close")
-        environment.close()
+        for one in made:
+            one.close()
         if not has_agents:
             _try_single_ones(trial, environment, enter, warn)
 

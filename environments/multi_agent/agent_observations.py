@@ -12,7 +12,7 @@ from ...errors import CallboardError
 from ...specs import AGENT_INDEX, STATE, EnvironmentSpec, MultiDiscreteArray
 from ..batches import encoding
 from ..batches.encoding import Leaf
-from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper, state_vector
 
 State = Literal["observations", "observations_and_actions", "environment"]
 """Contents of the leaf `state` of observations."""
@@ -55,11 +55,7 @@ class StateLeaves(MultiAgentWrapper):
         self.specs = {agent: _with_leaf(agent, spec, STATE, leaf) for agent, spec in environment.specs.items()}
 
     def received(self, steps: dict[str, AgentStep]) -> dict[str, AgentStep]:
-        state = self._environment.state()
-        if state.shape != (self._environment.state_size,):
-            raise CallboardError(
-                f"the environment's state has the shape {state.shape}, but its size is {self._environment.state_size}"
-            )
+        state = state_vector(self._environment.state(), self._environment.state_size)
         return {agent: _with_value(step, STATE, state) for agent, step in steps.items()}
 
 

@@ -65,7 +65,11 @@ class CheckedAgents(MultiAgentWrapper):
         }
 
     def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        return self._checked("reset", self._environment.reset(seed))
+        steps = self._checked("reset", self._environment.reset(seed))
+        if self.is_over:
+            # Its next step would be another reset, and so on without an end.
+            raise CallboardError(f"'reset' of {self._name} leaves is_over True: let it set is_over to False")
+        return steps
 
     def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
         return self._checked("step", self._environment.step(actions))
@@ -74,6 +78,8 @@ class CheckedAgents(MultiAgentWrapper):
         if not isinstance(steps, Mapping):
             raise CallboardError(f"{method!r} of {self._name} must return a dictionary of an AgentStep by agent")
         is_over = self.is_over
+        if not isinstance(is_over, bool | np.bool_):
+            raise CallboardError(f"{method!r} of {self._name} leaves is_over {is_over!r}: it must be True or False")
         for agent in steps:
             if agent not in self.specs:
                 raise unknown(f"agent in what {method!r} of {self._name} gives:", str(agent), self.agents)

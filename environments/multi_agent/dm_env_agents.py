@@ -16,7 +16,7 @@ from ..batches.infos import NO_INFO
 from ..batches.tasks import Task, Tasks, no_task
 from .agent_rewards import AgentRewards
 from .checked_agents import encoded_observation
-from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
+from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation, close_environment, state_vector
 
 
 class DmEnvAgents(MultiAgentEnvironment):
@@ -123,11 +123,12 @@ class DmEnvAgents(MultiAgentEnvironment):
 
     @property
     def state_size(self) -> int | None:
-        state_spec = getattr(self._environment, "state_spec", None)
-        return None if state_spec is None else int(np.prod(state_spec().shape, dtype=np.int64))
+        if not all(callable(getattr(self._environment, name, None)) for name in ("state", "state_spec")):
+            return None
+        return int(np.prod(self._environment.state_spec().shape, dtype=np.int64))
 
     def state(self) -> np.ndarray:
-        return np.array(self._environment.state(), np.float32).reshape(-1)
+        return state_vector(self._environment.state(), self.state_size)
 
     def set_task(self, task: Task) -> None:
         if not callable(getattr(self._environment, "set_task", None)):
@@ -148,7 +149,7 @@ class DmEnvAgents(MultiAgentEnvironment):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._environment.close()
+            close_environment(self._environment)
 
     def _observation(self, agent: str, observation: Any) -> Nest:
         return encoded_observation(self._name, agent, self._encodings[agent].observation, observation)

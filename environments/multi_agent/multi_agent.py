@@ -1,6 +1,7 @@
 """The interface of one environment with several agents."""
 
 import abc
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -164,6 +165,28 @@ class MultiAgentWrapper(MultiAgentEnvironment):
 
     def close(self) -> None:
         self._environment.close()
+
+
+def state_vector(given: Any, size: int | None) -> np.ndarray:
+    """Returns what an environment gives as its state as a new array, float32 `[size]`.
+
+    Raises:
+      CallboardError: it is not that many finite numbers.
+    """
+    with contextlib.suppress(TypeError, ValueError):
+        state = np.array(given, np.float32).reshape(-1)
+        if state.size == size and np.isfinite(state).all():
+            return state
+    raise CallboardError(
+        f"the environment's state is {' '.join(repr(given).split())[:100]}: it must be {size} finite numbers"
+    )
+
+
+def close_environment(environment: Any) -> None:
+    """Closes a library's environment, if it can be closed."""
+    close = getattr(environment, "close", None)
+    if callable(close):
+        close()
 
 
 def absent_observation(spec: EnvironmentSpec, legal: Literal["all", "first"] = "all") -> Nest:

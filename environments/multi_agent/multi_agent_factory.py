@@ -14,7 +14,7 @@ from ...errors import CallboardError
 from ...settings.setting_types import converted
 from ...specs import EnvironmentSpec
 from ..adapters.pettingzoo_names import PREFIX, make_pettingzoo
-from ..adapters.single_environments import PROCESSES, WRAPPERS, split_singles
+from ..adapters.single_environments import PROCESSES, WRAPPERS, check_distinct, split_singles
 from ..batches.batched import BatchedEnvironment
 from ..batches.previous_inputs import OPTION as PREVIOUS_INPUTS
 from ..batches.tasks import Task, task_errors
@@ -29,7 +29,7 @@ from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
 from .agent_padding import PaddedAgents
 from .checked_agents import AgentBounds, CheckedAgents
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
-from .multi_agent import MultiAgentEnvironment
+from .multi_agent import MultiAgentEnvironment, close_environment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .rllib_adapter import RllibEnvironment, has_rllib_interface
 
@@ -148,10 +148,46 @@ def make_multi_agent(
         # What was added, or padded, may be larger.
         for agent, spec in environment.specs.items():
             check_contents(f"{name}, agent {agent}", spec)
+            if not agent:
+                raise CallboardError(
+                    f"environment {name!r} has an agent, or a group of agents, without a name: give one"
+                )
     except CallboardError:
         environment.close()
         raise
     return environment
+
+
+def make_separate_agents(
+    env: Any,
+    seeds: Sequence[int],
+    options: Mapping[str, Any] | None = None,
+    slots: Sequence[int] | None = None,
+    actor: int | None = None,
+    **agent_options: Any,
+) -> list[MultiAgentEnvironment]:
+    """Makes an environment with several agents for each seed.
+
+    Args:
+      env: as in `make_multi_agent`, which also explains `options`, `actor` and `agent_options`.
+      seeds: one seed per environment.
+      options: options of the environment.
+      slots: the index of each environment among those of all actors; by default from 0 on.
+      actor: index of the actor that steps the environments, if one does.
+      agent_options: further arguments of `make_multi_agent`.
+
+    Raises:
+      CallboardError: as in `make_multi_agent`, or the factory gives one object twice.
+    """
+    slots = range(len(seeds)) if slots is None else slots
+    with contextlib.ExitStack() as opened:
+        made: list[MultiAgentEnvironment] = []
+        for slot, seed in zip(slots, seeds, strict=True):
+            made.append(make_multi_agent(env, int(seed), options, slot, actor, **agent_options))
+            opened.callback(made[-1].close)
+        check_distinct(environment_text(env), [environment.unwrapped for environment in made])
+        opened.pop_all()
+    return made
 
 
 def _split_mask(options: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -194,9 +230,7 @@ def _known_by_making(create: Any, factory: Factory, options: Mapping[str, Any]) 
     if key not in _FOUND:
         made = factory_call(factory, 1, [0], options)(0)
         _FOUND[key] = create, _has_several_agents(made)
-        close = getattr(made, "close", None)
-        if callable(close):
-            close()
+        close_environment(made)
     return _FOUND[key][1]
 
 
@@ -211,13 +245,7 @@ def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironmen
     if mask_key is not None and (isinstance(made, MultiAgentEnvironment) or not is_pettingzoo(made)):
         raise CallboardError(f"environment {name!r} is not of PettingZoo: let its observations contain the mask")
     if isinstance(made, MultiAgentEnvironment):
-        agents, specs = getattr(made, "agents", ()), getattr(made, "specs", {})
-        if not agents or set(agents) != set(specs):
-            listed, specified = (", ".join(map(str, names)) or "none" for names in (agents, specs))
-            raise CallboardError(
-                f"environment {name!r} must have 'agents', the names of all agents, and 'specs', an EnvironmentSpec "
-                f"for each of them; it has {listed}, and {specified}"
-            )
+        _check_own(made, name)
         return made
     if has_rllib_interface(made):
         return PettingZooEnvironment(RllibEnvironment(made, name), name)
@@ -232,6 +260,21 @@ def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironmen
         "AECEnv, an RLlib MultiAgentEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by "
         "agent"
     )
+
+
+def _check_own(made: MultiAgentEnvironment, name: str) -> None:
+    """Raises `CallboardError` if an environment of the user's own does not name its agents, or has no specs of them."""
+    agents, specs = getattr(made, "agents", None), getattr(made, "specs", None)
+    listed = list(agents) if isinstance(agents, list | tuple) else []
+    described = specs if isinstance(specs, Mapping) else {}
+    are_texts = all(isinstance(agent, str) for agent in listed)
+    are_specs = all(isinstance(spec, EnvironmentSpec) for spec in described.values())
+    if not (listed and are_texts and are_specs and set(listed) == set(described) and len(listed) == len(described)):
+        kinds = {agent: type(spec).__name__ for agent, spec in described.items()} or specs
+        raise CallboardError(
+            f"environment {name!r} must have 'agents', the names of all agents, and 'specs', an EnvironmentSpec for "
+            f"each of them; it has {agents!r}, and {kinds!r:.200}"
+        )
 
 
 def check_agents_tasks(

@@ -19,7 +19,7 @@ from ..batches.tasks import Task, Tasks, check_options_error, reset_options
 from ..info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .agent_rewards import AgentRewards, finite_reward
 from .checked_agents import encoded_observation
-from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
+from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation, close_environment, state_vector
 
 _BY_AGENT = ("terminations", "truncations", "rewards", "infos")
 
@@ -156,11 +156,12 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         if mask_key is not None and not self._mask_sizes:
             raise CallboardError(f"{name} has no discrete actions that could be masked")
         self.specs = {agent: own.spec() for agent, own in self._encodings.items()}
-        state_space = getattr(environment, "state_space", None)
-        self._state_size = None if state_space is None else int(np.prod(state_space.shape, dtype=np.int64))
+        shape = getattr(getattr(environment, "state_space", None), "shape", None)
+        has_state = callable(getattr(environment, "state", None))
+        self._state_size = int(np.prod(shape, dtype=np.int64)) if has_state and shape is not None else None
         self._waiting: dict[str, Nest] = {}
         self._tasks = Tasks(1)
-        self._set_task = getattr(environment, "set_task", None) or getattr(environment.unwrapped, "set_task", None)
+        self._set_task = getattr(environment, "set_task", None) or getattr(self.unwrapped, "set_task", None)
         self._options: dict[str, Any] | None = None
         self._ended: set[str] = set()
         self._closed = False
@@ -187,7 +188,12 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         self._rewards.check_agents(infos, "infos")
         self._rewards.begin()
         self._ended = set()
-        self.is_over = not self._environment.agents
+        if not getattr(self._environment, "agents", None):
+            raise CallboardError(
+                f"'reset' of {self._name} leaves no agents in the game: let it set 'agents' to those that take part, "
+                "such as possible_agents[:]"
+            )
+        self.is_over = False
         return {
             agent: AgentStep(self._observation(agent, observations[id], infos.get(id)), info=infos.get(id) or NO_INFO)
             for agent, id in self._ids.items()
@@ -249,7 +255,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         return self._state_size
 
     def state(self) -> np.ndarray:
-        return np.array(self._environment.state(), np.float32).reshape(-1)
+        return state_vector(self._environment.state(), self._state_size)
 
     def set_task(self, task: Task) -> None:
         if self._set_task is None:
@@ -266,12 +272,12 @@ class PettingZooEnvironment(MultiAgentEnvironment):
 
     @property
     def unwrapped(self) -> Any:
-        return self._environment.unwrapped
+        return getattr(self._environment, "unwrapped", self._environment)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._environment.close()
+            close_environment(self._environment)
 
     def _encoding(self, agent: str, id: Any) -> EnvironmentEncoding:
         observation, action = self._environment.observation_space(id), self._environment.action_space(id)

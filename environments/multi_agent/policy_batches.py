@@ -1,6 +1,5 @@
 """Environments with several agents, presented to each policy as a batch of timesteps."""
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from ..batches.tasks import Task
 from ..python_factory import Factory
 from .checked_agents import AgentBounds
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
-from .multi_agent_factory import Groups, State, is_multi_agent, make_multi_agent
+from .multi_agent_factory import Groups, State, is_multi_agent, make_multi_agent, make_separate_agents
 from .policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, policy_slots
 
 __all__ = ["PolicyBatches", "is_multi_agent", "make_multi_agent", "make_policy_batches"]
@@ -347,13 +346,11 @@ def make_policy_batches(
       CallboardError: as in `make_multi_agent` and `PolicyBatches`.
     """
     check_seeds(count, seeds)
-    slots = range(count) if slots is None else slots
-    with contextlib.ExitStack() as opened:
-        environments, bounds = [], AgentBounds()
-        for slot, seed in zip(slots, seeds, strict=True):
-            made = make_multi_agent(env, int(seed), options, slot, actor, groups, agent_index, state, padding, bounds)
-            opened.callback(made.close)
-            environments.append(made)
-        batches = PolicyBatches(environments, mapping, policies, seeds)
-        opened.pop_all()
-    return batches
+    own = {"groups": groups, "agent_index": agent_index, "state": state, "padding": padding}
+    environments = make_separate_agents(env, seeds, options, slots, actor, bounds=AgentBounds(), **own)
+    try:
+        return PolicyBatches(environments, mapping, policies, seeds)
+    except BaseException:
+        for environment in environments:
+            environment.close()
+        raise

@@ -12,6 +12,7 @@ from ...action_masks import MASK
 from ...errors import CallboardError
 from ..adapters.gymnasium_checks import check_flags
 from ..adapters.old_gym import converted_space
+from .multi_agent import close_environment
 
 _ALL, _COMMON = "__all__", "__common__"
 _NAMES = ("possible_agents", "agents", "_agent_ids")
@@ -118,8 +119,7 @@ class RllibEnvironment:
         return self._environment.render()
 
     def close(self) -> None:
-        if callable(getattr(self._environment, "close", None)):
-            self._environment.close()
+        close_environment(self._environment)
 
     def _spaces(self, kind: str) -> dict[Any, gymnasium.Space]:
         spaces = getattr(self._environment, f"{kind}s", None) or getattr(self._environment, kind, None)
@@ -148,8 +148,10 @@ def has_rllib_interface(made: Any) -> bool:
     bases = made.__mro__ if inspect.isclass(made) else type(made).__mro__
     if any(base.__name__ == "MultiAgentEnv" and base.__module__.startswith("ray.") for base in bases):
         return True
-    if inspect.isclass(made) or isinstance(made, gymnasium.Env) or hasattr(made, "num_envs"):
-        return callable(getattr(made, "get_agent_ids", None)) if inspect.isclass(made) else False
+    if gymnasium.Env in bases or hasattr(made, "num_envs"):
+        return False
+    if inspect.isclass(made):
+        return callable(getattr(made, "get_agent_ids", None))
     if not all(callable(getattr(made, name, None)) for name in ("reset", "step")):
         return False
     if callable(getattr(made, "action_space", None)):

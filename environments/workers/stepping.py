@@ -348,12 +348,12 @@ class Agents:
         spaces = [(agent, environment.observation_space(agent), environment.action_space(agent)) for agent in agents]
         self.observation = {"kind": "Dict", "parts": [[agent, space_description(space)] for agent, space, _ in spaces]}
         self.action = {"kind": "Dict", "parts": [[agent, space_description(space)] for agent, _, space in spaces]}
-        state = getattr(environment, "state_space", None)
+        shape = getattr(getattr(environment, "state_space", None), "shape", None)
         own = callable(_attribute(environment, "set_task"))
         self.about = {
             "agents": list(agents),
             "sets_task": "own" if own else "options",
-            "state": None if state is None else list(state.shape),
+            "state": None if shape is None else list(shape),
         }
 
     def set_task(self, task: Any) -> None:

@@ -98,6 +98,15 @@ class OldReset(Race):
         return super().reset(seed, options)[0]
 
 
+class NoGame(Race):
+    """Lists its agents in the constructor alone."""
+
+    def reset(self, seed=None, options=None):
+        outcome = super().reset(seed, options)
+        self.agents = []
+        return outcome
+
+
 class OldStep(Race):
     def step(self, actions):
         return super().step(actions)[:4]

@@ -109,5 +109,8 @@ def test_mistakes():
     class Wrong(ScriptedAgents):
         state_size = 3
 
-    with pytest.raises(CallboardError, match=r"^the environment's state has the shape \(1,\), but its size is 3$"):
-        StateLeaves(Wrong([{"a": seen(1)}])).reset()
+    for state in (np.zeros(1), None, "abc", {}, np.array([1, np.nan, 0]), [1, 2, np.inf]):
+        wrong = Wrong([{"a": seen(1)}])
+        wrong.state = lambda given=state: given
+        with pytest.raises(CallboardError, match="^the environment's state is .*: it must be 3 finite numbers$"):
+            StateLeaves(wrong).reset()

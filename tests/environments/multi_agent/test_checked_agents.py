@@ -70,6 +70,25 @@ def test_what_is_no_step_of_an_agent_is_refused(given, message):
         CheckedAgents(environment, "game").reset()
 
 
+@pytest.mark.parametrize(
+    "is_over, message",
+    [
+        (True, "^'reset' of game leaves is_over True: let it set is_over to False$"),
+        (None, "^'reset' of game leaves is_over None: it must be True or False$"),
+    ],
+)
+def test_a_reset_must_begin_an_episode(is_over, message):
+    environment = ScriptedAgents()
+
+    def reset(seed=None):
+        environment.is_over = is_over
+        return {"a": seen(1)}
+
+    environment.reset = reset
+    with pytest.raises(CallboardError, match=message):
+        CheckedAgents(environment, "game").reset()
+
+
 PARTS = ("observations", "rewards", "terminations", "truncations", "infos")
 
 

@@ -3,12 +3,13 @@
 import gymnasium
 import pettingzoo_games as games
 import pytest
-from scripted_agents import Counting, ScriptedAgents
+from scripted_agents import SPEC, Counting, ScriptedAgents
 from scripted_environments import DmScript
 
 from callboard.environments import check_agents_tasks, is_multi_agent, make_multi_agent
 from callboard.environments.checks.trial import EnvironmentTrial, try_environment
 from callboard.environments.multi_agent.dm_env_agents import DmEnvAgents
+from callboard.environments.multi_agent.multi_agent_factory import make_separate_agents
 from callboard.environments.multi_agent.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
 
@@ -54,6 +55,57 @@ def test_a_trial_plays_what_a_function_without_an_annotation_makes():
     try_environment(EnvironmentTrial("pettingzoo_games:plain", steps=3), lambda phase: None, pytest.fail)
 
 
+def test_a_trial_refuses_settings_that_the_run_refuses():
+    with pytest.raises(CallboardError, match="^env_processes is for environments with one agent; leave it out$"):
+        try_environment(
+            EnvironmentTrial("pettingzoo_games:plain", {"env_processes": True}), lambda phase: None, pytest.fail
+        )
+
+
+def test_a_factory_must_make_an_environment_for_each_slot():
+    made = games.Race()
+    message = "the factory gives the same object twice, make it anew$"
+    with pytest.raises(CallboardError, match=message):
+        make_separate_agents(lambda: made, [1, 2])
+    with pytest.raises(CallboardError, match=message):
+        try_environment(EnvironmentTrial(lambda: made, batch_size=2), lambda phase: None, pytest.fail)
+    first, second = make_separate_agents(games.plain, [1, 2], {"goal": 7})
+    assert first.unwrapped is not second.unwrapped and second.unwrapped.goal == 7
+
+
+def test_a_class_and_its_objects_are_known_alike():
+    class Single(gymnasium.Env):
+        def get_agent_ids(self):
+            return {"a"}
+
+    assert not is_multi_agent(Single) and not is_multi_agent(lambda: Single())
+
+
+@pytest.mark.parametrize(
+    "agents, specs",
+    [
+        ((0, 1), {0: SPEC, 1: SPEC}),
+        ("a", {"a": SPEC}),
+        (("a", "a"), {"a": SPEC}),
+        (("a",), {"a": 5}),
+        (("a",), {"a": SPEC, "b": SPEC}),
+        (("a",), 5),
+        (None, {"a": SPEC}),
+    ],
+)
+def test_names_and_specs_of_an_own_environment_are_checked(agents, specs):
+    with pytest.raises(CallboardError, match="must have 'agents', the names of all agents, and 'specs', an Env"):
+        make_multi_agent(lambda: ScriptedAgents(agents=agents, specs=specs), 0)
+
+
+def test_every_agent_and_group_needs_a_name():
+    message = "has an agent, or a group of agents, without a name: give one$"
+    with pytest.raises(CallboardError, match=message):
+        make_multi_agent(lambda: ScriptedAgents(agents=("", "b")), 0)
+    with pytest.raises(CallboardError, match=message):
+        make_multi_agent(ScriptedAgents, 0, groups={"": ["a", "b"]})
+
+
 def test_a_function_is_called_once():
     class Factory:
         __hash__ = None
@@ -81,9 +133,13 @@ def test_classes_are_not_called():
 def test_tasks_are_tried_with_an_environment():
     made = []
 
+    class Restarted(ScriptedAgents):
+        def reset(self, seed=None):
+            self.is_over = True
+            return super().reset(seed)
+
     def make():
-        # An episode of one timestep is over at its reset.
-        made.append(ScriptedAgents([{}], [{}]))
+        made.append(Restarted([{}, {}], [{}, {}]))
         return made[-1]
 
     options = {"groups": {}, "agent_index": False, "state": None}
@@ -143,7 +199,7 @@ def test_factories():
             {"agents": ["a", "b"], "specs": {"a": 1}},
             {},
             "environment 'scripted_agents:ScriptedAgents' must have 'agents', the names of all agents, and 'specs', an "
-            "EnvironmentSpec for each of them; it has a, b, and a",
+            "EnvironmentSpec for each of them; it has ['a', 'b'], and {'a': 'int'}",
         ),
         (
             "pettingzoo_games:plain",

@@ -106,7 +106,28 @@ def test_mistakes():
     assert error_of(games.OldReset).startswith("'reset' of my:Race must return (observations, infos)")
     assert error_of(games.OldStep).startswith("'step' of my:Race must return (observations, rewards, terminations")
     assert error_of(games.NoReward) == "'step' of my:Race gives agent 'left' the reward None: it must be a number"
+    assert error_of(games.NoGame).startswith("'reset' of my:Race leaves no agents in the game: let it set 'agents' to")
     assert error_of(games.SaysNo) == "'step' of my:Race gives agent 'left' terminated 'no': it must be True or False"
+
+
+def test_what_is_not_needed_may_be_missing():
+    class Bare:
+        """A `Race` without `unwrapped` and `close`, whose state is no vector."""
+
+        possible_agents = ["left", 2]
+        state_space = spaces.Dict({"place": spaces.Discrete(3)})
+
+        def __init__(self):
+            race = games.Race()
+            for name in ("reset", "step", "observation_space", "action_space", "state"):
+                setattr(self, name, getattr(race, name))
+            self.agents = ["left", 2]
+
+    environment = adapted(Bare)
+    assert environment.state_size is None and isinstance(environment.unwrapped, Bare)
+    environment.reset()
+    environment.step({"left": 0, "2": 0})
+    environment.close()
 
 
 def test_environments_without_pictures():
