@@ -56,7 +56,6 @@ class RllibEnvironment:
         self.metadata = getattr(environment, "metadata", None) or {}
         self.render_mode = getattr(environment, "render_mode", None)
         self._takes_seed = _takes(environment.reset, "seed")
-        self._takes_options = _takes(environment.reset, "options")
 
     def observation_space(self, agent: Any) -> gymnasium.Space:
         return self._observations[agent]
@@ -66,7 +65,7 @@ class RllibEnvironment:
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         arguments: dict[str, Any] = {"seed": seed} if self._takes_seed else {}
-        if self._takes_options and options is not None:
+        if options is not None:
             arguments["options"] = options
         if not self._takes_seed and seed is not None and callable(getattr(self._environment, "seed", None)):
             self._environment.seed(seed)

@@ -155,3 +155,10 @@ def test_mistakes_are_one_line():
     environment.reset(1)
     with pytest.raises(CallboardError, match="must return .observations, rewards, terminateds, truncateds, infos."):
         environment.step({"a": 0, "1": 0})
+
+
+def test_a_task_must_reach_the_environment():
+    environment = make_multi_agent(Turns, 3)
+    environment.set_task({"size": 5})
+    with pytest.raises(CallboardError, match="Turns cannot be set to a task: give it a method 'set_task', or let 'res"):
+        environment.reset(3)
