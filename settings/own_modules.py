@@ -62,17 +62,44 @@ class WorkingDirectoryFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if path is not None or not self._answers(_importer(sys._getframe(1))):
+        if path is not None or not self.answers(_importer(sys._getframe(1))):
             return None
         return importlib.machinery.PathFinder.find_spec(name, [self.directory], target)
 
-    def _answers(self, importer: FrameType | None) -> bool:
+    def answers(self, importer: FrameType | None) -> bool:
+        """Returns whether an import is one of a setting, or of a module of the directory."""
         if importer is None:
             return False
         if importer.f_globals.get("__name__") in _LOADERS:
             return True
         file = os.path.abspath(importer.f_code.co_filename)
         return file.startswith(os.path.join(self.directory, "")) and not is_installed(file)
+
+
+class _SharedNameFinder:
+    """Finds what a `WorkingDirectoryFinder` does where Python finds a mere directory of the same name, as for a path.
+
+    Some libraries install a directory `examples` or `scripts` without an `__init__.py`.
+    """
+
+    def __init__(self, finder: WorkingDirectoryFinder):
+        self._finder = finder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or not self._finder.answers(_importer(sys._getframe(1))):
+            return None
+        elsewhere = importlib.machinery.PathFinder.find_spec(name, None, target)
+        if elsewhere is None or elsewhere.origin is not None or name in sys.builtin_module_names:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, [self._finder.directory], target)
+        if found is not None and found.origin is None:
+            found.submodule_search_locations = [
+                *(found.submodule_search_locations or ()),
+                *(elsewhere.submodule_search_locations or ()),
+            ]
+        return found
 
 
 def search_working_directory(directory: str | None = None) -> None:
@@ -83,7 +110,9 @@ def search_working_directory(directory: str | None = None) -> None:
         except OSError:  # It was removed.
             return
     if directory not in searched_directories():
-        sys.meta_path.append(WorkingDirectoryFinder(directory))
+        finder = WorkingDirectoryFinder(directory)
+        sys.meta_path.insert(0, _SharedNameFinder(finder))
+        sys.meta_path.append(finder)
     _search_in_spawned_processes()
 
 

@@ -39,6 +39,28 @@ def test_a_setting_finds_modules_of_the_project_and_they_find_each_other(project
     assert is_own("own_project_module") and "own_project_sibling" in sys.modules
 
 
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_folder_of_a_library_does_not_hide_one_of_the_project(project, tmp_path, monkeypatch, is_package):
+    library = tmp_path / "library"
+    for folder, name in ((library, "theirs"), (project, "mine")):
+        (folder / "shared_name").mkdir(parents=True)
+        (folder / "shared_name" / f"{name}.py").write_text("def make():\n    return 2\n")
+    if is_package:
+        (project / "shared_name" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(library))
+    search_working_directory(str(project))
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("shared_name.mine")
+    del sys.modules["shared_name"]
+    try:
+        assert import_object("environment", "shared_name.mine:make")() == 2
+        if not is_package:
+            import_object("environment", "shared_name.theirs:make")
+    finally:
+        for name in [name for name in sys.modules if name.startswith("shared_name")]:
+            del sys.modules[name]
+
+
 def test_the_modules_that_find_them_exist_and_load_objects():
     for name in _LOADERS:
         spec = importlib.util.find_spec(name)
