@@ -339,7 +339,11 @@ def _is_of(module: str, name: str, made: Any) -> bool:
 
 def _wrapped(environment: Any, request: Mapping[str, Any]) -> Any:
     is_old = [name for name, _ in request["wrappers"][:1]] == ["OldGym"]
-    if _is_of("dm_env", "Environment", environment):
+    is_dm_env = _is_of("dm_env", "Environment", environment)
+    bases = [(base.__module__.partition(".")[0], base.__name__) for base in type(environment).__mro__]
+    if ("ray", "MultiAgentEnv") in bases or (is_dm_env and isinstance(environment.reward_spec(), Mapping)):
+        raise Refused("wrong_kind", type=type(environment).__name__, old=False)
+    if is_dm_env:
         if request["singles"]:
             raise Refused("no_singles", fix=_MAKE_THOSE)
         return DmEnv(environment)

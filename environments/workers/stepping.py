@@ -350,10 +350,14 @@ class Agents:
         self.action = {"kind": "Dict", "parts": [[agent, space_description(space)] for agent, _, space in spaces]}
         shape = getattr(getattr(environment, "state_space", None), "shape", None)
         own = callable(_attribute(environment, "set_task"))
+        # One of PettingZoo's conversions of turn-based environments.
+        metadata = getattr(environment, "metadata", None) or {}
+        self._turns = None if metadata.get("is_parallelizable") else getattr(environment, "aec_env", None)
         self.about = {
             "agents": list(agents),
+            "by_turns": self._turns is not None,
             "sets_task": "own" if own else "options",
-            "state": None if shape is None else list(shape),
+            "state": list(shape) if shape is not None and callable(getattr(environment, "state", None)) else None,
         }
 
     def set_task(self, task: Any) -> None:
@@ -376,12 +380,14 @@ class Agents:
         return [_called(self._environment, name, arguments)]
 
     def close(self) -> None:
-        self._environment.close()
+        close = getattr(self._environment, "close", None)
+        if callable(close):
+            close()
 
     def _answer(self, exchange: Exchange, slot: int, outcome: Any, count: int) -> Any:
         """Returns the result of a reset or a step, with the names of agents in place of observations."""
         if not isinstance(outcome, tuple) or len(outcome) != count or not isinstance(outcome[0], Mapping):
-            return outcome, []
+            return outcome, [], None
         parts = {agent: space for agent, space in self.observation["parts"]}
         for agent, observation in outcome[0].items():
             if agent in parts:
@@ -389,7 +395,8 @@ class Agents:
                     _store(parts[agent], exchange.observations[slot][agent], 0, observation)
                 except (KeyError, IndexError, TypeError, ValueError, OverflowError):
                     raise Refused("observation", observation=observation, agent=agent) from None
-        return (list(outcome[0]), *outcome[1:]), list(self._environment.agents)
+        turn = getattr(self._turns, "agent_selection", None)
+        return (list(outcome[0]), *outcome[1:]), list(self._environment.agents), turn
 
 
 class DmEnv:

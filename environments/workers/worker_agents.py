@@ -34,6 +34,8 @@ class WorkerParallel:
         if about["state"] is not None:
             self.state_space = gymnasium.spaces.Box(-np.inf, np.inf, about["state"])
         self._observations, self._actions = dict(about["observation"]["parts"]), dict(about["action"]["parts"])
+        if about["by_turns"]:
+            self.aec_env = types.SimpleNamespace(agent_selection=None)
         self._exchange = Exchange(1, about["observation"], about["action"])
         self._exchange.map(worker.memory)
         self._slot = 0
@@ -80,7 +82,9 @@ class WorkerParallel:
             except CallboardError as error:
                 raise CallboardError(f"agent {str(agent)!r} of {self.spec.id}: {error}") from refusal
             raise CallboardError(f"{self.spec.id} gives agent {agent!r} an observation out of its space") from refusal
-        outcome, self.agents = answer["outcome"]
+        outcome, self.agents, turn = answer["outcome"]
+        if hasattr(self, "aec_env"):
+            self.aec_env.agent_selection = turn
         if isinstance(outcome, tuple) and isinstance(outcome[0], list):
             shown = self._exchange.observations[self._slot]
             return {agent: _first(shown[agent]) if agent in shown else None for agent in outcome[0]}, *outcome[1:]

@@ -139,6 +139,14 @@ def pettingzoo_connect_four():
     return connect_four_v3.env()
 
 
+def tictactoe_by_turns():
+    """A turn-based environment that PettingZoo has converted."""
+    from pettingzoo.classic import tictactoe_v3
+    from pettingzoo.utils import turn_based_aec_to_parallel
+
+    return turn_based_aec_to_parallel(tictactoe_v3.env())
+
+
 def single():
     return gymnasium.make("CartPole-v1")
 

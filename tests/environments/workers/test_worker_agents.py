@@ -13,12 +13,18 @@ NAME = "pettingzoo:mpe.simple_spread_v3"
 
 
 @pytest.mark.slow("daily")
-def test_a_parallel_environment_is_the_same_as_in_this_process():
+@pytest.mark.parametrize(
+    "name, own, state",
+    [
+        (NAME, {"max_cycles": 10}, "environment"),
+        ("pettingzoo_games:tictactoe_by_turns", {}, "observations"),
+    ],
+)
+def test_a_parallel_environment_is_the_same_as_in_this_process(name, own, state):
     seen = []
-    for options in ({}, {"env_python": "same"}):
-        options = {"max_cycles": 10, **options}
-        assert environments.is_multi_agent(NAME, options)
-        environment = environments.make_multi_agent(NAME, 3, options, state="environment", agent_index=True)
+    for options in (own, {**own, "env_python": "same"}):
+        assert environments.is_multi_agent(name, options)
+        environment = environments.make_multi_agent(name, 3, options, state=state, agent_index=True)
         rng, steps, shown = np.random.default_rng(0), environment.reset(3), []
         for _ in range(25):
             for agent, step in steps.items():
@@ -40,6 +46,7 @@ def test_a_parallel_environment_is_the_same_as_in_this_process():
             "is a turn-based environment of PettingZoo, which env_python does not",
         ),
         ("worker_cases:Walk", "has one agent: leave policies"),
+        ("scripted_agents:Counting", "is of type Counting: under another interpreter, the factory must give a gym"),
     ],
 )
 def test_others_are_refused(name, message):
