@@ -38,6 +38,7 @@ class AgentRewards:
         self._known = set(agents)
         self._kept: dict[str, float] = {}
         self._ended: set[str] = set()
+        self._without: set[str] = set()
 
     def begin(self) -> None:
         """Begins an episode."""
@@ -55,6 +56,20 @@ class AgentRewards:
     def number(self, reward: Any, agent: str) -> float:
         """Returns a reward as a float; raises `CallboardError` if it is no finite number."""
         return finite_reward(self._name, agent, reward)
+
+    def given(self, rewards: Mapping[Any, Any], agent: str, has_transition: bool) -> float:
+        """Returns the reward of an agent, 0 if it has none; logs once that it has none for a transition."""
+        id = self.ids[agent]
+        if id in rewards:
+            return self.number(rewards[id], agent)
+        if has_transition and agent not in self._without:
+            self._without.add(agent)
+            logging.warning(
+                "'step' of %s gives agent %r, which has acted, no reward: it counts as 0, let 'step' give it one",
+                self._name,
+                agent,
+            )
+        return 0.0
 
     def of_transition(self, agent: str, reward: float) -> float:
         """Returns the reward of a transition of an agent: the one that is given, and those that were kept."""

@@ -99,7 +99,7 @@ class DmEnvAgents(MultiAgentEnvironment):
             observed, acted = id in timestep.observation, agent in actions
             if not observed and not acted and not isinstance(timestep.reward, Mapping):
                 continue  # A reward for all agents is for those that are there.
-            reward, discount = self._numbers(timestep, agent, id)
+            reward, discount = self._numbers(timestep, agent, id, acted and observed)
             if agent in self._ended:
                 self._rewards.after_end(agent, reward if isinstance(timestep.reward, Mapping) else 0.0)
                 continue
@@ -160,8 +160,7 @@ class DmEnvAgents(MultiAgentEnvironment):
         self._rewards.check_agents(infos, "infos")
         return infos
 
-    def _numbers(self, timestep: Any, agent: str, id: Any) -> tuple[float, float]:
-        reward = timestep.reward.get(id, 0.0) if isinstance(timestep.reward, Mapping) else timestep.reward
+    def _numbers(self, timestep: Any, agent: str, id: Any, has_transition: bool) -> tuple[float, float]:
         discount = timestep.discount.get(id, 1.0) if isinstance(timestep.discount, Mapping) else timestep.discount
         number = one_number(discount)
         if number is None or number not in (0.0, 1.0):
@@ -169,7 +168,9 @@ class DmEnvAgents(MultiAgentEnvironment):
                 f"'step' of {self._name} gives agent {agent!r} the discount {discount!r}: with several agents it must "
                 "be 0 or 1"
             )
-        return self._rewards.number(reward, agent), number
+        if isinstance(timestep.reward, Mapping):
+            return self._rewards.given(timestep.reward, agent, has_transition), number
+        return self._rewards.number(timestep.reward, agent), number
 
 
 def is_dm_env_of_agents(made: Any) -> bool:

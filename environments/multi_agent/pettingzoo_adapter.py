@@ -218,7 +218,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         steps: dict[str, AgentStep] = {}
         self.is_over = True
         for agent, id in self._ids.items():
-            reward = self._rewards.number(rewards.get(id, 0.0), agent)
+            reward = self._rewards.given(rewards, agent, agent in actions and id in observations)
             if agent in self._ended:
                 self._rewards.after_end(agent, reward)
                 continue

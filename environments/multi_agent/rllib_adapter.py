@@ -100,7 +100,8 @@ class RllibEnvironment:
             one for one in self._last if one not in observations and one in actions and not ends[0].get(one)
         }
         observations = {**observations, **{agent: _waiting(self._last[agent]) for agent in self.waiting}}
-        return observations, rewards, *ends, infos
+        # An agent without a reward has 0, as in RLlib.
+        return observations, {**dict.fromkeys(observations, 0.0), **rewards}, *ends, infos
 
     def _by_agent(self, ends: Mapping[Any, Any]) -> dict[Any, Any]:
         """Returns the ends of single agents; those of all that are left, if the episode is over."""

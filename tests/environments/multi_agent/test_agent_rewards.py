@@ -15,7 +15,8 @@ DEATH = [({"a"}, {"a": 1, "b": -5}, {"b"}), ({"a"}, {"a": 1}, {"a"})]
 SKIPPED = [({"a"}, {"a": 1, "b": 7}, set()), ({"a", "b"}, {"a": 1, "b": 2}, set()), ({"a", "b"}, {"b": -5}, {"a", "b"})]
 LOST = [({"a"}, {"a": 1, "b": 7}, set()), ({"a", "b"}, {"b": -5}, {"a", "b"})]
 LOST_AT_THE_END = [({"a"}, {"a": 1, "b": 7}, set()), ({"a"}, {}, {"a", "b"})]
-AFTER_THE_END = [({"a", "b"}, {"b": -5}, {"b"}), ({"a"}, {"a": 1, "b": 3}, {"a"})]
+AFTER_THE_END = [({"a", "b"}, {"a": 0, "b": -5}, {"b"}), ({"a"}, {"a": 1, "b": 3}, {"a"})]
+MISSING = [({"a", "b"}, {"b": 2}, set()), ({"a", "b"}, {"b": 2}, {"a", "b"})]
 UNKNOWN: list[tuple[set, dict, set]] = [({"a", "b"}, {"a": 1, "bb": 3}, set())]
 
 
@@ -139,6 +140,14 @@ def test_a_reward_after_the_end_is_reported_once(adapter, caplog):
     assert played(ADAPTED[adapter](AFTER_THE_END)) == [{"a": (0, False), "b": (-5, True)}, {"a": (1, True)}]
     assert [record.getMessage() for record in caplog.records] == [
         "game gives agent 'b' the reward 3 after its part has ended: it is ignored"
+    ]
+
+
+@adapters
+def test_a_reward_that_is_missing_is_reported_once(adapter, caplog):
+    assert [step["a"][0] for step in played(ADAPTED[adapter](MISSING))] == [0, 0]
+    assert [record.getMessage() for record in caplog.records] == [
+        "'step' of game gives agent 'a', which has acted, no reward: it counts as 0, let 'step' give it one"
     ]
 
 
