@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeGuard
 import gymnasium
 import numpy as np
 import tree
+from dm_env import specs
 
-from ..errors import CallboardError, check_type
+from ..errors import CallboardError, check_type, type_text
 from ..messages.caller_words import is_by_command
 from ..settings.named_objects import import_module, of_program
 from ..settings.setting_arguments import checked_names
@@ -332,7 +333,17 @@ def _has_singles(name: Factory) -> bool:
 
 
 def check_contents(name: str, spec: EnvironmentSpec) -> None:
-    """Raises `CallboardError` if observation or action has no parts, or one without elements, or is too large."""
+    """Raises `CallboardError` if parts are no specs of numbers, or there are none, or none in one, or too many."""
+    for role, nest, kind in (
+        ("observation", spec.observation, specs.Array),
+        ("action", spec.action, specs.BoundedArray),
+    ):
+        for leaf in tree.flatten(nest):
+            if not isinstance(leaf, kind) or isinstance(leaf, specs.StringArray):
+                raise CallboardError(
+                    f"environment {name!r} has {type_text(leaf)} in its {role} spec: give a {kind.__name__} or a "
+                    "DiscreteArray of dm_env.specs"
+                )
     try:
         check_sizes(spec.observation, spec.action)
     except CallboardError as error:

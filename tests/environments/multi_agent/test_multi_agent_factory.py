@@ -98,6 +98,22 @@ def test_names_and_specs_of_an_own_environment_are_checked(agents, specs):
         make_multi_agent(lambda: ScriptedAgents(agents=agents, specs=specs), 0)
 
 
+@pytest.mark.parametrize(
+    "spec, message",
+    [
+        (
+            SPEC._replace(observation=gymnasium.spaces.Discrete(3)),
+            "a Discrete in its observation spec: give a Array or a",
+        ),
+        (SPEC._replace(observation={"a": None}), "a NoneType in its observation spec: give a Array or a DiscreteArray"),
+        (SPEC._replace(action=SPEC.observation), "an Array in its action spec: give a BoundedArray or a DiscreteArray"),
+    ],
+)
+def test_specs_are_those_of_dm_env(spec, message):
+    with pytest.raises(CallboardError, match=f"^environment '.*, agent a' has {message}"):
+        make_multi_agent(lambda: ScriptedAgents(specs={"a": spec, "b": SPEC}), 0)
+
+
 def test_every_agent_and_group_needs_a_name():
     message = "has an agent, or a group of agents, without a name: give one$"
     with pytest.raises(CallboardError, match=message):
