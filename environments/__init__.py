@@ -16,6 +16,7 @@ from .factory import (
     for_evaluation,
     has_unseen_levels,
     is_of_library,
+    made_to_draw,
     make,
     spec,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "is_multi_agent",
     "is_of_library",
     "make",
+    "made_to_draw",
     "make_multi_agent",
     "make_policy_batches",
     "named_factory",

@@ -8,7 +8,7 @@ import numbers
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import gymnasium
 import numpy as np
@@ -68,6 +68,8 @@ _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+
+Made = TypeVar("Made")
 
 Environment = Factory | Sequence[Any]
 """The source of an environment: a name, a class or function, or a list for `mixtures.read_mixture`."""
@@ -173,6 +175,23 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
         if not _has_singles(name):
             refuse_singles(factory_name(name), singles, "leave")
         checker(rest, others)
+
+
+def made_to_draw(make_with: Callable[[dict[str, Any]], Made], alone: bool = True) -> Made:
+    """Makes environments so that they can be rendered, where that takes options.
+
+    Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.  A
+    factory that takes any options may pass them on to what refuses them by an error of its own.
+
+    Args:
+      make_with: makes them with further options.
+      alone: whether it makes one environment, which need not have a vector form.
+    """
+    further: dict[str, Any] = {"render_mode": "rgb_array"}
+    for options in ([{**further, "vectorized": False}] if alone else []) + [further]:
+        with contextlib.suppress(Exception):
+            return make_with(options)
+    return make_with({})
 
 
 def spec(env: Environment, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:

@@ -23,7 +23,7 @@ from ..adapters.single_environments import PROCESSES
 from ..batches.batched import BatchedEnvironment
 from ..batches.observation_values import place_text
 from ..default_options import default_options
-from ..factory import check, environments_in, make
+from ..factory import environments_in, made_to_draw, make
 from ..multi_agent.multi_agent import MultiAgentEnvironment
 from ..multi_agent.multi_agent_factory import is_multi_agent, make_multi_agent
 from ..python_factory import Factory, factory_name
@@ -265,11 +265,11 @@ def _play(player: _Player, examination: Examination) -> dict[str, Any]:
 
 def _write_picture(player: _Player, examination: Examination) -> None:
     """Writes a picture of the environment after some steps."""
-    options = {**player.options, "render_mode": "rgb_array"}
-    with contextlib.suppress(CallboardError):
-        check(player.name, {key: value for key, value in options.items() if key != PROCESSES})
-        player = dataclasses.replace(player, options=options)
-    with contextlib.closing(player.made(examination.seed)) as environment:
+
+    def make_with(further: dict[str, Any]) -> Any:
+        return dataclasses.replace(player, options={**player.options, **further}).made(examination.seed)
+
+    with contextlib.closing(made_to_draw(make_with, alone=False)) as environment:
         for step, _ in enumerate(player.played(environment, examination.seed)):
             if step == _PICTURE_STEP:
                 break

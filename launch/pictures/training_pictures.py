@@ -6,13 +6,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...data import Nest, Timestep
-from ...environments import BatchedEnvironment, EnvironmentWrapper
-from ...errors import CallboardError, anything_raised, one_line
+from ...environments import BatchedEnvironment, EnvironmentWrapper, made_to_draw
+from ...errors import anything_raised, one_line
 from ...runtime.deadlines import Deadline
 from ..experiments.parts.acting_part import ActingPart
 from ..run_directory.layout import RunDirectory
@@ -257,11 +257,11 @@ def made_with_pictures(experiment: ActingPart, make: Callable[[ActingPart], Made
     """
     if experiment.render is None:
         need_no_display()
-    try:
-        options = {**experiment.env_options, "render_mode": "rgb_array"}
-        return make(dataclasses.replace(experiment, env_options=options))
-    except CallboardError:
-        return make(experiment)
+
+    def make_with(options: dict[str, Any]) -> Made:
+        return make(dataclasses.replace(experiment, env_options={**experiment.env_options, **options}))
+
+    return made_to_draw(make_with, alone=False)
 
 
 def need_no_display() -> None:

@@ -142,11 +142,7 @@ def _made(name: str, seed: int, options: Mapping[str, Any]) -> BatchedEnvironmen
     """Makes the environment of an episode, which its reset begins as the recorded one began."""
     # Without this, SDL, with which Gymnasium renders, requires a display.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    tries: list[Mapping[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
-    for further in tries:
-        with contextlib.suppress(CallboardError):
-            return factory.make(name, 1, [seed], {**options, **further})
-    return factory.make(name, 1, [seed], options)
+    return factory.made_to_draw(lambda further: factory.make(name, 1, [seed], {**options, **further}))
 
 
 def _play(environment: BatchedEnvironment, recorded: RecordedEpisode, write: Callable[[np.ndarray], None]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....agents.policies.acting import BatchPolicy, Episode, evaluate
 from ....data import Nest, Timestep
-from ....environments import BatchedEnvironment, EnvironmentWrapper
+from ....environments import BatchedEnvironment, EnvironmentWrapper, made_to_draw
 from ....errors import CallboardError
 from ....specs import EnvironmentSpec
 from ...experiments.parts.acting_part import ActingPart
@@ -182,13 +182,9 @@ def make_drawing(
     """
     if hidden:
         need_no_display()
-    # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
-    tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
     experiment = dataclasses.replace(experiment, env_processes=False)
-    for options in tries:
-        drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
-        try:
-            return players.make(drawing, 1)
-        except CallboardError:
-            continue
-    return players.make(experiment, 1)
+
+    def make_with(options: dict[str, Any]) -> tuple[BatchedEnvironment, BatchPolicy]:
+        return players.make(dataclasses.replace(experiment, env_options={**experiment.env_options, **options}), 1)
+
+    return made_to_draw(make_with)

@@ -7,6 +7,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from callboard.environments import made_to_draw
 from callboard.environments.checks import examination
 from callboard.environments.checks.examination import Examination, examine_environment
 from callboard.errors import CallboardError
@@ -100,3 +101,32 @@ def test_agents_are_looked_at_by_name():
     (found,) = examine_environment(subject, lambda phase: None, pytest.fail)
     assert set(found["spaces"]) == set(found["observed"]) == {"agent_0", "agent_1", "agent_2"}
     assert found["mean_length"] == 4.0 and found["truncated"] == found["episodes"] > 0 and found["deterministic"]
+
+
+@pytest.mark.parametrize("has_pictures", [True, False])
+def test_a_factory_that_passes_options_on_is_made_without_those_that_are_refused(tmp_path, has_pictures):
+    class Strict(Walk):
+        def __init__(self, length=5):
+            super().__init__(length, render_mode="rgb_array")
+
+    def passes_on(**options):
+        return (Walk if has_pictures else Strict)(**options)
+
+    picture = str(tmp_path / "picture.png")
+    examine_environment(Examination(passes_on, play_seconds=0.05, picture=picture), lambda phase: None, pytest.fail)
+    assert imageio.imread(picture).shape == (4, 6, 3)
+
+
+def test_environments_are_made_to_draw_with_the_options_that_they_take():
+    tried = []
+
+    def make_with(options):
+        tried.append(options)
+        if options:
+            raise TypeError
+        return "made"
+
+    assert made_to_draw(make_with) == "made"
+    assert tried == [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}, {}]
+    tried.clear()
+    assert made_to_draw(make_with, alone=False) == "made" and len(tried) == 2
