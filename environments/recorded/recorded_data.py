@@ -250,6 +250,9 @@ def open_data(dataset: str | os.PathLike[str]) -> RecordedData:
             _refuse_links(folder, inside)
             return RecordedData(name, folder / inside)
     if (path / "experiment.yaml").is_file():
+        policies = sorted(str(one) for one in path.glob("policies/*") if (one / RECORDED / "data" / METADATA).is_file())
+        if policies:
+            raise CallboardError(f"every policy of the run {name} has a data set: name {' or '.join(policies)}")
         raise CallboardError(f"the run {name} has recorded no episodes; run it with record_episodes")
     raise CallboardError(
         f"there is no data set {name!r}: it is neither a run, nor a folder of Minari, nor a name there"

@@ -37,6 +37,12 @@ def test_a_run_that_recorded_nothing_and_a_damaged_set_are_refused(tmp_path):
     (tmp_path / "experiment.yaml").write_text("")
     with pytest.raises(CallboardError, match="has recorded no episodes; run it with record_episodes"):
         open_data(str(tmp_path))
+    for policy in ("prey", "hunters"):
+        folder = tmp_path / "policies" / policy / "episodes" / "recorded-v0" / "data"
+        folder.mkdir(parents=True)
+        (folder / "metadata.json").write_text("{}")
+    with pytest.raises(CallboardError, match="has a data set: name .*/policies/hunters or .*/policies/prey$"):
+        open_data(str(tmp_path))
     (tmp_path / "metadata.json").write_text("{}")
     with pytest.raises(CallboardError, match="only .hdf5. is read"):
         open_data(str(tmp_path))
