@@ -38,7 +38,7 @@ _NOT_OF_FACTORIES = (PREVIOUS_INPUTS, PROCESSES, PYTHON, WRAPPERS)
 
 # What `is_multi_agent` has found by calling functions, by identity and options; with the functions, since an identity
 # is unique only while its object exists.
-_FOUND: dict[tuple[int, str], tuple[Any, bool]] = {}
+_FOUND: dict[tuple[int, int, str], tuple[Any, bool]] = {}
 
 
 def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
@@ -226,7 +226,12 @@ def _known_by_class(create: Any) -> bool | None:
 
 
 def _known_by_making(create: Any, factory: Factory, options: Mapping[str, Any]) -> bool:
-    key = (id(create), repr(sorted(options.items())))
+    # A method is a new object wherever it is looked up.
+    key = (
+        id(getattr(create, "__func__", create)),
+        id(getattr(create, "__self__", None)),
+        repr(sorted(options.items())),
+    )
     if key not in _FOUND:
         made = factory_call(factory, 1, [0], options)(0)
         _FOUND[key] = create, _has_several_agents(made)

@@ -138,6 +138,22 @@ def test_a_function_is_called_once():
     assert factory.calls == [1, 2]
 
 
+def test_a_method_is_called_once():
+    class Maker:
+        calls = []
+
+        @classmethod
+        def make(cls):
+            cls.calls.append(cls)
+            return games.Race()
+
+    class Other(Maker):
+        pass
+
+    assert is_multi_agent(Maker.make) and is_multi_agent(Maker.make) and is_multi_agent(Other.make)
+    assert Maker.calls == [Maker, Other]
+
+
 def test_classes_are_not_called():
     class Single(DmScript):
         def __init__(self):
