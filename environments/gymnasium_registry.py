@@ -23,14 +23,13 @@ from .adapters.gymnasium_vector_batch import GymnasiumVectorBatch
 from .adapters.procgen import GAMES as PROCGEN_GAMES
 from .adapters.single_environments import Singles, make_batch
 from .batches.batched import BatchedEnvironment
-from .batches.user_errors import creation_errors, keywords, unknown_option, user_errors
+from .batches.user_errors import REFUSALS, creation_errors, keywords, unknown_option, user_errors
 from .info_masks import vector_with_masks
 
 _OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
 _MAY_BE_ATARI = re.compile(r"ALE/.*|\w+-v[04]")
 _PACKAGES = {"gymnasium.envs.box2d": ("Box2D", "box2d"), "gymnasium.envs.mujoco": ("mujoco", "mujoco")}
 """Modules of environments, by their beginning, with the package that they import and the extra that installs it."""
-_REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 _LIMIT = "max_episode_steps"
 _NO_LIMIT = 2**31 - 1
@@ -158,7 +157,7 @@ def _refused_options(id: str, creator: Any, options: Mapping[str, Any]) -> conte
 
     Errors in a user's own code keep their traceback.
     """
-    return creation_errors(id, *(_REFUSALS if options and str(creator).startswith("gymnasium.envs.") else ()))
+    return creation_errors(id, *(REFUSALS if options and str(creator).startswith("gymnasium.envs.") else ()))
 
 
 def _log_mujoco_warnings() -> None:

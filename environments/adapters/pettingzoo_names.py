@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..batches.user_errors import (
+    REFUSALS,
     creation_errors,
     keywords,
     needs_package,
@@ -73,7 +74,7 @@ def make_pettingzoo(name: str, options: Mapping[str, Any]) -> Any:
         for option in options:
             if option not in takes and not takes_others:
                 raise unknown_option(name, option, takes)
-        with creation_errors(name, AssertionError):
+        with creation_errors(name, *(REFUSALS if options else (AssertionError,))):
             return getattr(module, "parallel_env", module.env)(**options)
 
 

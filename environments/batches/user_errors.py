@@ -134,6 +134,10 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
         raise MissingPackage(f"environment {name!r}", package, install, reason) from error
 
 
+REFUSALS = (AssertionError, AttributeError, IndexError, KeyError, OSError, TypeError, ValueError)
+"""Errors with which environments of libraries refuse values of options."""
+
+
 @contextlib.contextmanager
 def creation_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
     """Converts errors with which a library refuses to make the environment `name` into a `CallboardError`.

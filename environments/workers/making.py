@@ -81,7 +81,14 @@ def _make_requested(request: Mapping[str, Any]) -> Any:
         if create is None:
             raise Refused("turns")
         _check_options(options, *_keywords(getattr(found, "raw_env", create)))
-        return None if request["check"] else Agents(create(**options))
+        if request["check"]:
+            return None
+        try:
+            return Agents(create(**options))
+        except _REFUSALS as error:
+            if not options:
+                raise
+            raise _cannot_make(error) from error
     if module != "gymnasium" and rest:
         create = named_object(name, request["paths"])
         if create is not None:

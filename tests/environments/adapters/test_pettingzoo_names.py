@@ -104,3 +104,11 @@ def test_the_same_seeds_give_the_same_episodes():
 
     np.testing.assert_array_equal(episode(1), episode(1))
     assert (episode(1) != episode(2)).any()
+
+
+@installed
+@pytest.mark.parametrize("further", [{}, pytest.param({"env_python": "same"}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [{"N": "x"}, {"N": 0}, {"local_ratio": 5}])
+def test_values_of_options_that_an_environment_refuses(options, further):
+    with pytest.raises(CallboardError, match="^environment 'pettingzoo:mpe.simple_spread_v3' cannot be made: "):
+        make_multi_agent("pettingzoo:mpe.simple_spread_v3", 0, {**options, **further})
