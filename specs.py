@@ -7,6 +7,7 @@ import tree
 from dm_env import specs
 
 from .data import Nest
+from .errors import CallboardError
 
 AGENT_INDEX = "agent_index"
 """Part of an agent's observation: which agent of the environment it is of, one-hot."""
@@ -106,6 +107,31 @@ def describe(spec: Nest) -> str:
         return f"{np.dtype(leaf.dtype).name}{tuple(leaf.shape)}"
 
     return ", ".join(leaf_text(leaf) for leaf in tree.flatten(spec))
+
+
+def check_same_form(first: EnvironmentSpec, other: EnvironmentSpec, what: str) -> None:
+    """Checks that two environments have the same parts, shapes and numbers of choices; their bounds may differ.
+
+    Args:
+      first: the spec of one.
+      other: the spec of the other one.
+      what: how an error begins, such as `environments 0 and 1`.
+
+    Raises:
+      CallboardError: they differ.
+    """
+
+    def form(nest: Nest) -> Nest:
+        return tree.map_structure(
+            lambda leaf: f"{tuple(leaf.shape)} {np.asarray(getattr(leaf, 'num_values', ())).tolist()}", nest
+        )
+
+    if (form(first.observation), form(first.action)) != (form(other.observation), form(other.action)):
+        texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (first, other)]
+        how = (
+            f"{texts[0]}, and {texts[1]}" if texts[0] != texts[1] else "the numbers of choices or names of parts differ"
+        )
+        raise CallboardError(f"{what} have different spaces: {how}; make all with the same")
 
 
 def _numpy_dtype(dtype: Any) -> Any:

@@ -9,7 +9,7 @@ from dm_env import specs
 
 from ...data import Nest, Timestep
 from ...errors import CallboardError
-from ...specs import EnvironmentSpec
+from ...specs import EnvironmentSpec, check_same_form
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, first_timestep, picture
 from ..batches.given_observations import one_number
@@ -46,6 +46,13 @@ class DmEnvBatch(BatchedEnvironment):
         self._observation = spec_encoding(environments[0].observation_spec(), "observation")
         self._action = spec_encoding(environments[0].action_spec(), "action")
         self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
+        for index, environment in enumerate(environments):
+            own = (
+                spec_encoding(environment.observation_spec(), "observation"),
+                spec_encoding(environment.action_spec(), "action"),
+            )
+            spec = encoding.EnvironmentEncoding(*own).spec()
+            check_same_form(self._spec, spec, f"environments 0 and {index} of {type(environment).__name__}")
         self._over = [True] * len(environments)
         self._tasks = Tasks(len(environments))
         self._takes_task = False

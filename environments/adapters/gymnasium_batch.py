@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from ...data import Nest, Timestep
-from ...specs import EnvironmentSpec
+from ...specs import EnvironmentSpec, check_same_form
 from ..batches import encoding
 from ..batches.batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from ..batches.given_observations import one_number
@@ -56,6 +56,13 @@ class GymnasiumBatch(BatchedEnvironment):
         self._observation = observation_encoding(environments[0].observation_space)
         self._action = action_encoding(environments[0].action_space)
         self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
+        for index, environment in enumerate(environments):
+            if environment.observation_space is not environments[0].observation_space or (
+                environment.action_space is not environments[0].action_space
+            ):
+                own = observation_encoding(environment.observation_space), action_encoding(environment.action_space)
+                spec = encoding.EnvironmentEncoding(*own).spec()
+                check_same_form(self._spec, spec, f"environments 0 and {index} of {environment_name(environment)}")
         self._seeds: list[int | None] = [int(seed) for seed in seeds]
         self._over = [True] * len(environments)
         self._tasks = Tasks(len(environments))

@@ -12,7 +12,7 @@ import gymnasium
 from ...action_masks import check_mask
 from ...errors import CallboardError
 from ...settings.setting_types import converted
-from ...specs import EnvironmentSpec
+from ...specs import EnvironmentSpec, check_same_form
 from ..adapters.pettingzoo_names import PREFIX, make_pettingzoo
 from ..adapters.single_environments import PROCESSES, WRAPPERS, check_distinct, split_singles
 from ..batches.batched import BatchedEnvironment
@@ -186,6 +186,11 @@ def make_separate_agents(
             made.append(make_multi_agent(env, int(seed), options, slot, actor, **agent_options))
             opened.callback(made[-1].close)
         check_distinct(environment_text(env), [environment.unwrapped for environment in made])
+        for slot, environment in zip(slots, made, strict=True):
+            if environment.agents == made[0].agents:
+                for agent, spec in environment.specs.items():
+                    what = f"environments {slots[0]} and {slot} of {environment_text(env)!r}, agent {agent!r},"
+                    check_same_form(made[0].specs[agent], spec, what)
         opened.pop_all()
     return made
 

@@ -5,9 +5,11 @@ import re
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
+from dm_env import specs
 from odd_environments import error_of
-from scripted_environments import Seeded
+from scripted_environments import DmScript, Seeded
 
 from callboard import environments
 from callboard.environments import python_factory
@@ -307,3 +309,29 @@ def test_a_name_of_the_users_own_stands_for_a_factory(monkeypatch):
             environments.register_environment(name, list)
     with pytest.raises(CallboardError, match="environment 'maze' is not a class or function but of type int"):
         environments.register_environment("maze", 3)
+
+
+class Choices(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, count):
+        self.action_space = gymnasium.spaces.Discrete(count)
+
+
+class DmChoices(DmScript):
+    closed = False
+
+    def __init__(self, count):
+        self.count = count
+
+    def observation_spec(self):
+        return specs.Array((2,), np.float32)
+
+    def action_spec(self):
+        return specs.DiscreteArray(self.count)
+
+
+@pytest.mark.parametrize("kind", [Choices, DmChoices])
+def test_environments_of_a_batch_have_the_same_spaces(kind):
+    with pytest.raises(CallboardError, match="^environments 0 and 1 of .* with 3 discrete actions, and .* with 4 disc"):
+        environments.make(lambda index: kind(3 + index % 2), 2, [1, 2])

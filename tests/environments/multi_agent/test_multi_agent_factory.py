@@ -3,6 +3,7 @@
 import gymnasium
 import pettingzoo_games as games
 import pytest
+from dm_env.specs import DiscreteArray
 from scripted_agents import SPEC, Counting, ScriptedAgents
 from scripted_environments import DmScript
 
@@ -71,6 +72,16 @@ def test_a_factory_must_make_an_environment_for_each_slot():
         try_environment(EnvironmentTrial(lambda: made, batch_size=2), lambda phase: None, pytest.fail)
     first, second = make_separate_agents(games.plain, [1, 2], {"goal": 7})
     assert first.unwrapped is not second.unwrapped and second.unwrapped.goal == 7
+
+
+def test_agents_have_the_same_spaces_in_all_environments():
+    def create(index):
+        return ScriptedAgents(specs=dict.fromkeys("ab", SPEC._replace(action=DiscreteArray(3 + index % 2))))
+
+    with pytest.raises(
+        CallboardError, match="^environments 4 and 5 of .*, agent 'a', have different spaces: .* with 3"
+    ):
+        make_separate_agents(create, [1, 2], slots=[4, 5])
 
 
 def test_a_class_and_its_objects_are_known_alike():

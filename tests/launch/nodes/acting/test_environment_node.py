@@ -93,25 +93,28 @@ def test_nodes_have_slots_of_their_own_and_new_episodes_in_every_incarnation(mak
 
 
 @pytest.mark.parametrize(
-    ("env", "message"),
+    ("options", "message"),
     [
-        ("CartPole-v1", "environments 4 to 7: "),  # One object for the whole batch.
-        ("Acrobot-v1", "environment 6: "),
+        ({}, "environments 4 to 7: "),  # One object for the whole batch.
+        ({"vectorized": False}, "environment 6: "),
     ],
 )
 @pytest.mark.parametrize(
     ("error", "line"),
     [(ValueError("no pole\nat all"), "ValueError: no pole"), (SystemExit(3), "SystemExit: 3")],
 )
-def test_a_function_that_raises_is_refused_with_its_environment_in_one_line(run, make_node, env, message, error, line):
+def test_a_function_that_raises_is_refused_with_its_environment_in_one_line(
+    run, make_node, options, message, error, line
+):
     called = []
 
     def fail_third(environment):
         called.append(environment)
-        if len(called) == 3 or env == "CartPole-v1":
+        if len(called) == 3 or not options:
             raise error
 
-    node = make_node(1, run=dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, env=env)))
+    experiment = dataclasses.replace(run.experiment, env_options=options)
+    node = make_node(1, run=dataclasses.replace(run, experiment=experiment))
     with pytest.raises(CallboardError, match="the environments do not exist yet"):
         node.command("for_each_environment")(fail_third)
     environment = node.make_environments(0)
