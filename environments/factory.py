@@ -360,8 +360,8 @@ def check_contents(name: str, spec: EnvironmentSpec) -> None:
         for leaf in tree.flatten(nest):
             if not isinstance(leaf, kind) or isinstance(leaf, specs.StringArray):
                 raise CallboardError(
-                    f"environment {name!r} has {type_text(leaf)} in its {role} spec: give a {kind.__name__} or a "
-                    "DiscreteArray of dm_env.specs"
+                    f"environment {name!r} has {type_text(leaf)} in its {role} spec: give one of dm_env.specs, "
+                    f"{kind.__name__} or DiscreteArray"
                 )
     try:
         check_sizes(spec.observation, spec.action)

@@ -114,10 +114,16 @@ def test_names_and_specs_of_an_own_environment_are_checked(agents, specs):
     [
         (
             SPEC._replace(observation=gymnasium.spaces.Discrete(3)),
-            "a Discrete in its observation spec: give a Array or a",
+            "a Discrete in its observation spec: give one of dm_env.specs, Array or",
         ),
-        (SPEC._replace(observation={"a": None}), "a NoneType in its observation spec: give a Array or a DiscreteArray"),
-        (SPEC._replace(action=SPEC.observation), "an Array in its action spec: give a BoundedArray or a DiscreteArray"),
+        (
+            SPEC._replace(observation={"a": None}),
+            "a NoneType in its observation spec: give one of dm_env.specs, Array or",
+        ),
+        (
+            SPEC._replace(action=SPEC.observation),
+            "an Array in its action spec: give one of dm_env.specs, BoundedArray or",
+        ),
     ],
 )
 def test_specs_are_those_of_dm_env(spec, message):
