@@ -14,6 +14,7 @@ from device_kinds import KINDS, require
 from slow_cases import values_in_session
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_kind.py")
+pytestmark = pytest.mark.timeout(3000)  # One program computes for all cases of the session.
 FOLDERS = [str(PROGRAM.parents[1]), str(PROGRAM.parent)]
 
 
@@ -27,7 +28,7 @@ def kind(request):
 def outcomes(request, kind):
     path = os.pathsep.join([*FOLDERS, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, PROGRAM, kind, ",".join(values_in_session(request, "name"))]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=3000)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

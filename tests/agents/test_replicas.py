@@ -19,6 +19,7 @@ from callboard.agents.registry import agent_class
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
 AGENTS = tuple(SMALL_UPDATES)
+pytestmark = pytest.mark.timeout(3000)  # Some programs compute for all cases of the session.
 IN_CALLS = [name for name, (case, _) in SMALL_UPDATES.items() if case.updates_per_call]
 WITH_PRIORITIES = [name for name, (case, _) in SMALL_UPDATES.items() if case.prioritized]
 BATCH = 8
@@ -37,7 +38,7 @@ def start(*arguments):
 
 def updates_of(process):
     try:
-        output, errors = process.communicate(timeout=60 + 30 * len(AGENTS))
+        output, errors = process.communicate(timeout=2000)
     finally:
         process.kill()
     assert process.returncode == 0, errors
