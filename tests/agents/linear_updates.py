@@ -14,7 +14,7 @@ ADAM_FIRST_STEP = np.sqrt(1 - 0.999)
 
 
 def adam_that_shows_lengths(**rates: float) -> dict[str, Any]:
-    """Settings of single updates of Adam with a large epsilon, which show how long a gradient was, by an agent's parts."""
+    """Settings of single updates of Adam with a large epsilon, which show how long a gradient was, by parts."""
     learning = {f"{part}_optimizer.learning_rate": rate for part, rate in rates.items()}
     return {
         **learning,
