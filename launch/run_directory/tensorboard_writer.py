@@ -1,6 +1,7 @@
 """The files of a run for TensorBoard: metrics as curves and distributions, and the settings of the run."""
 
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,10 +37,13 @@ class TensorBoardWriter:
         """Writes the values of a row that are worth a curve, and the distributions of other values by name.
 
         Raises:
+          OSError: the directory does not exist.
           OpError: the values were not written, or only some of them.
         """
         try:
             if self._writer is None:
+                # TensorFlow would make the directory, and those above it, of a run directory that was renamed.
+                os.stat(self._directory)
                 self._writer = tf.summary.create_file_writer(self._directory)
                 self._write_settings()
             with self._writer.as_default(step=row["environment_steps"]):

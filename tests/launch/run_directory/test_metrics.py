@@ -135,3 +135,16 @@ class FullDisk:
 
     def fileno(self):
         return self._file.fileno()
+
+
+def test_metrics_do_not_make_a_run_directory_again_that_was_renamed(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    directory.create()
+    said = []
+    writer = MetricsWriter(directory, said.append)
+    directory.path.rename(tmp_path / "elsewhere")
+    for number in range(3):
+        writer.write({**ROW, "number": number}, always=True)
+    writer.close()
+    assert not directory.path.exists()
+    assert said == ["metrics could not be written: No such file or directory; the run continues without them"]
