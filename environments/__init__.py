@@ -29,6 +29,7 @@ from .names import names
 from .python_factory import named_factory, register_environment
 
 __all__ = [
+    "ONLY_AGENT",
     "AgentStep",
     "BatchedEnvironment",
     "DmEnvBatch",
@@ -37,12 +38,11 @@ __all__ = [
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
     "MultiAgentEnvironment",
+    "MultiAgentEpisode",
     "MultiAgentWrapper",
-    "ONLY_AGENT",
     "PolicyBatches",
     "PolicyMapping",
     "PolicySlots",
-    "MultiAgentEpisode",
     "WeightedEnvironment",
     "agent_specs",
     "check",
@@ -56,8 +56,8 @@ __all__ = [
     "has_unseen_levels",
     "is_multi_agent",
     "is_of_library",
-    "make",
     "made_to_draw",
+    "make",
     "make_multi_agent",
     "make_policy_batches",
     "named_factory",

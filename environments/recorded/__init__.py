@@ -5,7 +5,7 @@ from .episode_feed import EpisodeFeed
 from .episode_files import EpisodeFiles
 from .episode_recorder import EpisodeRecorder, RecordedEnvironment
 from .minari_package import require_minari
-from .recorded_data import RecordedData, Source, open_data, parse_sources
+from .recorded_data import RecordedData, Source, open_data, parse_sources, source_of
 
 __all__ = [
     "EpisodeFeed",
@@ -18,4 +18,5 @@ __all__ = [
     "parse_record_infos",
     "parse_sources",
     "require_minari",
+    "source_of",
 ]

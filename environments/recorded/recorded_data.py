@@ -267,20 +267,22 @@ def _refuse_links(folder: pathlib.Path, inside: str) -> None:
             raise CallboardError(f"{folder} is a symbolic link, and is not followed: name the folder that it leads to")
 
 
+def source_of(text: str) -> Source:
+    """Reads `PATH` or `PATH:SHARE`; the share may be any number."""
+    name, colon, share = text.rpartition(":")
+    try:
+        return Source(name, float(share)) if colon else Source(text)
+    except ValueError:
+        return Source(text)
+
+
 def parse_sources(texts: Sequence[str]) -> list[Source]:
-    """Reads `PATH` or `PATH:SHARE`, where the data sets without a share have equal parts of what the others leave.
+    """Reads `PATH` or `PATH:SHARE`, where the data sets without a share divide what the others leave.
 
     Raises:
       CallboardError: a share is not between 0 and 1, or together they are more than 1.
     """
-    sources = []
-    for text in texts:
-        name, colon, share = text.rpartition(":")
-        try:
-            number = float(share) if colon else None
-        except ValueError:
-            name, number = text, None
-        sources.append(Source(name if number is not None else text, number))
+    sources = list(map(source_of, texts))
     given = [source.share for source in sources if source.share is not None]
     for one in given:
         if not 0 < one <= 1:

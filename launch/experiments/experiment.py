@@ -9,7 +9,7 @@ from ...agents.agent_names import agent_name
 from ...agents.registry import made_agent
 from ...environments import named_factory, named_wrappers, read_mixture
 from ...environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
-from ...environments.recorded.recorded_data import parse_sources
+from ...environments.recorded.recorded_data import source_of
 from ...environments.workers.interpreters import PYTHON, absolute_interpreter
 from ...errors import CallboardError, check_type
 from ...settings.callback_settings import callback_settings
@@ -95,7 +95,7 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
             spaces = os.path.abspath(self.spaces)
             self._set(spaces=spaces, env=f"{EXTERNAL_PREFIX}{spaces}")
         if self.dataset and not self.env:
-            name = parse_sources([texts_of(self.dataset)[0], "others"])[0].name
+            name = source_of(texts_of(self.dataset)[0]).name
             self._set(env=RECORDED_PREFIX + (os.path.abspath(name) if os.path.exists(name) else name))
         if isinstance(self.env, str) and self.env.startswith((EXTERNAL_PREFIX, RECORDED_PREFIX)):
             # Nothing can be played here.

@@ -10,7 +10,7 @@ import numpy as np
 from ...agents import Agent
 from ...agents.agent_names import agent_name
 from ...environments import ONLY_AGENT, environment_text, make
-from ...environments.recorded import RecordedData, open_data, parse_sources
+from ...environments.recorded import RecordedData, open_data, parse_sources, source_of
 from ...environments.recorded.episode_feed import shares_of
 from ...errors import CallboardError
 from ...settings.replay_settings import ReplaySettings
@@ -129,10 +129,8 @@ def _check_share(recording: RecordingPart, acting: ActingPart) -> None:
 
 def _absolute(text: str) -> str:
     """Returns a data set and its share with an absolute path, if it is a path that exists."""
-    (source,) = parse_sources([text, "others"])[:1]
-    if not os.path.exists(source.name):
-        return text
-    return os.path.abspath(source.name) + text[len(source.name) :]
+    name = source_of(text).name
+    return os.path.abspath(name) + text[len(name) :] if os.path.exists(name) else text
 
 
 def _replay_of(agent: Agent) -> ReplaySettings:

@@ -91,6 +91,7 @@ def write_video(
         name, options = named if named is not None and env in (None, named[0]) else (env or "", {})
         try:
             with contextlib.closing(_made(name, seed, options)) as environment:
+                data.require_fit(environment.spec)
                 with video_file(path, environment.frames_per_second or FRAMES_PER_SECOND) as write:
                     _play(environment, recorded, lambda frame: write(even(frame)))
             return EpisodeVideo(path, "")

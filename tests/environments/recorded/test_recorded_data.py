@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from dm_env import specs as dm_specs
 
+from callboard import Experiment
 from callboard.environments.recorded import EpisodeFiles, open_data, parse_sources
 from callboard.environments.recorded.episode_feed import shares_of
 from callboard.errors import CallboardError
+from callboard.launch.experiments.recorded_sources import settings_of_recorded_data
 from callboard.specs import EnvironmentSpec
 
 pytest.importorskip("minari")
@@ -56,6 +58,13 @@ def test_shares(data):
     one, other = open_data(str(data / "run")), open_data(str(data / "run"))
     one.total_steps, other.total_steps = 300, 100
     assert shares_of([one, other, one], [None, None, 0.2]) == pytest.approx([0.6, 0.2, 0.2])
+
+
+def test_the_only_data_set_may_have_a_share(data):
+    dataset = f"{data / 'run'}:1"
+    assert Experiment("bc", dataset=dataset, actors=0).env == f"recorded:{data / 'run'}"
+    beside = Experiment("sac", env="CartPole-v1", dataset=dataset)
+    assert settings_of_recorded_data(beside, beside) == {"dataset": (dataset,)}
 
 
 @pytest.mark.parametrize(
