@@ -214,13 +214,14 @@ def _parse_domain(text: str, distribution: str) -> Domain:
     if kind not in Range.KINDS:
         kinds = (*Range.KINDS, "choice", "grid")
         raise CallboardError(f"--search {text!r}: {unknown('distribution', kind, kinds)}")
-    whole = kind == "randint"
-    numbers = [value for value in arguments if isinstance(value, int if whole else (int, float))]
-    if len(numbers) != 2 or len(arguments) != 2 or any(isinstance(value, bool) for value in arguments):
-        what = "whole numbers" if whole else "numbers"
-        raise CallboardError(f"--search {text!r}: {kind} takes two {what}, the lowest and the highest")
+    what, types, most = ("whole numbers", int, 1e18) if kind == "randint" else ("numbers", int | float, 1e300)
+    numbers = [value for value in arguments if isinstance(value, types) and not isinstance(value, bool)]
+    if len(numbers) != 2 or len(arguments) != 2 or not all(abs(value) <= most for value in numbers):
+        raise CallboardError(
+            f"--search {text[:200]!r}: {kind} takes two {what} from {-most:g} to {most:g}, the lowest and the highest"
+        )
     low, high = numbers
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if low >= high:
         raise CallboardError(f"--search {text!r}: {low} must be less than {high}")
     if kind == "loguniform" and low <= 0:
         raise CallboardError(f"--search {text!r}: loguniform needs numbers above 0, not {low}")
@@ -231,7 +232,9 @@ def _literals(text: str, arguments: str) -> list[Any]:
     """Parses the text between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
     try:
         parsed = ast.parse(f"({arguments},)" if arguments.strip() else "()", mode="eval")
-        return list(ast.literal_eval(_Words().visit(parsed)))
+        values = list(ast.literal_eval(_Words().visit(parsed)))
+        json.dumps(values)  # As they are recorded.
+        return values
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
         raise CallboardError(
             f"--search {text!r}: {arguments!r} must be numbers, words, or lists of them, with commas between"
@@ -239,8 +242,8 @@ def _literals(text: str, arguments: str) -> list[Any]:
 
 
 class _Words(ast.NodeTransformer):
-    """Turns names into strings, and `true` and `false` into booleans."""
+    """Turns names into strings, and `true`, `false` and `null` into what they are in YAML."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        value = {"true": True, "false": False}.get(node.id, node.id)
+        value = {"true": True, "false": False, "null": None}.get(node.id, node.id)
         return ast.copy_location(ast.Constant(value), node)
