@@ -62,4 +62,7 @@ def compare_runs(
     if not results.runs:
         more = f", and {len(results.left_out) - 1} more" if len(results.left_out) > 1 else ""
         raise CallboardError(f"no run can be compared: {results.left_out[0]}{more}")
-    return compare_groups(group_runs(results.runs, group_by, labels), settings, results.left_out)
+    groups = group_runs(results.runs, group_by, labels)
+    unused = settings.score_ranges.keys() - {group.env for group in groups}
+    notes = [f"score_ranges names {env}, in which no run is compared" for env in sorted(unused)]
+    return compare_groups(groups, settings, [*results.left_out, *notes])

@@ -203,6 +203,12 @@ def parse_study(content: Any) -> Study:
     """
     if not isinstance(content, Mapping):
         raise CallboardError(f"a study must hold settings, such as `agents: [impala]`, not {shown(content)}")
+    for key in ("agents", "environments", "variants"):
+        entries, kinds = content.get(key), Mapping if key == "variants" else Mapping | str
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if not isinstance(entry, kinds):
+                what = "settings by name" if key == "variants" else "a name, or settings by name"
+                raise CallboardError(f"{key}, entry {index + 1}, must be {what}, not {shown(entry)}")
     named = {
         **content,
         **{
@@ -242,6 +248,9 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
     for name, values in study.grid.items():
         if not values:
             raise CallboardError(f"the matrix has no runs: grid.{name} is empty")
+        for other in study.grid:
+            if other.startswith(f"{name}."):
+                raise CallboardError(f"grid.{name} and grid.{other} set the same: leave one of them out")
     _check_fixed(dict.fromkeys(option_texts(options)), study.environments is not None)
     _check_size(study)
     cells: dict[str, StudyCell] = {}
@@ -254,8 +263,13 @@ def cells_of(study: Study, options: Sequence[str] = (), only: str = "") -> list[
         if cell.name.lower() in cells:
             raise CallboardError(f"two combinations are named {cell.name!r}; give one of them another name")
         cells[cell.name.lower()] = cell
-    if not cells:
+    if not cells and only:
         raise CallboardError(f"the matrix has no runs whose name contains {only!r}; see --list")
+    if not cells:
+        raise CallboardError("the matrix has no runs: the agents of every environment are empty")
+    for env in () if only else study.report.score_ranges:
+        if env not in (envs := dict.fromkeys(cell.env for cell in cells.values())):
+            raise unknown("environment in report.score_ranges", env, envs)
     return list(cells.values())
 
 
@@ -307,7 +321,7 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
             launcher = variant.launcher or agent.launcher or study.launcher
             checked, missing = _checked_recipe(recipe, launcher, study.launcher_options, options)
         except CallboardError as error:
-            raise CallboardError(f"{name}: {error}") from error
+            raise CallboardError(f"{name or 'agents'}: {error}") from error
         flags = [f"{option_name(key)}={_option_text(value)}" for key, value in study.launcher_options.items()]
         yield StudyCell(name, checked, seeds, ("--launcher", launcher, *flags), variant_name, missing)
 

@@ -25,6 +25,11 @@ def test_tables_are_printed_with_a_line_about_every_run_that_is_left_out(runs, c
     assert "runs/seed-3 is left out: its experiment.yaml is damaged" in text.splitlines()
 
 
+def test_ranges_of_environments_without_runs_are_named(runs, capsys):
+    assert main(["compare", "runs", "--score-ranges", "{CartPole-v1: [20, 500], Cartpole-v1: [20, 500]}"]) == 0
+    assert "score_ranges names Cartpole-v1, in which no run is compared" in capsys.readouterr().out.splitlines()
+
+
 def test_numbers_are_whole_where_there_is_no_terminal(runs, capsys):
     label = "a name of a group that is as long as the settings of a run can be, " * 4
     assert main(["compare", "runs", "--labels", f"{{runs: '{label}'}}"]) == 0

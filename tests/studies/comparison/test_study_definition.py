@@ -174,7 +174,23 @@ def test_studies_that_ship_are_valid_and_described(name):
         ("agents: [{recpie: ppo-cartpole}]", "unknown key 'agents.recpie'; did you mean 'agents.recipe'?"),
         ("agents: [{recipe: ppo-cartpol}]", "unknown recipe 'ppo-cartpol'; did you mean 'ppo-cartpole'?"),
         ("agents: [{name: x}]", "needs agent or recipe"),
-        ("agents: [5]", "agents must be a list, not"),
+        ("agents: [{}]", "agents: an entry of agents needs agent or recipe"),
+        ("agents: [5]", "agents, entry 1, must be a name, or settings by name, not 5"),
+        ("agents: [impala]\nenvironments: [CartPole-v1, [x]]", "environments, entry 2, must be a name, or settings"),
+        ("agents: [impala]\nvariants: [fast]", "variants, entry 1, must be settings by name, not 'fast'"),
+        (
+            "agents: [impala]\nenvironments: [{env: CartPole-v1, agents: []}]",
+            "the agents of every environment are empty",
+        ),
+        (
+            "agents: [impala]\nenvironments: [CartPole-v1]\nreport: {score_ranges: {CartPol-v1: [0, 5]}}",
+            "unknown environment in report.score_ranges 'CartPol-v1'; did you mean 'CartPole-v1'?",
+        ),
+        (
+            "agents: [impala]\nenvironments: [CartPole-v1]\n"
+            "grid: {agent.optimizer.learning_rate: [1.0e-3], agent.optimizer: [{learning_rate: 1.0e-4}]}",
+            "grid.agent.optimizer and grid.agent.optimizer.learning_rate set the same",
+        ),
         ("agents: [impala]\nenvironments: 5", "environments must be a list or null, not 5"),
         ("agents: [impala]\nenvironments: {env: CartPole-v1}", "environments must be a list or null, not"),
         ("agents: [impala]\nenvironments: [{name: x}]", "environments, entry 1, needs env"),
