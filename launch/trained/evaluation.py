@@ -17,7 +17,7 @@ from ...environments.recorded import EpisodeFiles, EpisodeRecorder, RecordedEnvi
 from ...environments.recorded.chosen_infos import ChosenInfos
 from ...environments.recorded.episode_columns import EpisodeColumns
 from ...errors import CallboardError, writing
-from ...settings.setting_types import check_ranges
+from ...settings.setting_types import UnitInterval, check_ranges, converted
 from ..experiments.checked_run import Run
 from ..experiments.parts.acting_part import ActingPart, Playing
 from ..experiments.policy_plan import PolicyPlan, make_plan
@@ -88,12 +88,12 @@ def with_evaluation_settings(
                 f"{type(agent).__name__} takes no epsilon, which is for agents that learn action values; "
                 "leave it out, or set the mode to sampled"
             )
-        if not 0 <= epsilon <= 1:
-            raise CallboardError(f"epsilon must lie between 0 and 1, not {epsilon:g}")
+        epsilon = converted("epsilon", epsilon, UnitInterval)
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
     if seed is not None:
         experiment = dataclasses.replace(experiment, seed=seed)
     if mode is not None:
+        mode = converted("mode", mode, Literal["greedy", "sampled"])
         experiment = dataclasses.replace(experiment, evaluation_mode=mode)
     check_ranges(experiment)
     experiment.evaluation_policy_mode()

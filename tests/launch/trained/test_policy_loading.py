@@ -153,7 +153,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
         ((f"{path}@7",), f"{path} has no checkpoint 7; choose from best, latest, 5, 12"),
         ((f"{path}@new",), f"unknown checkpoint 'new' in {path}@new; write @best, @latest or @ and a step"),
         ((5,), "name the policy by a path or a URL, not by an int"),
-        ((path, "best"), "evaluation_mode must be greedy or sampled, not 'best'"),
+        ((path, "best"), "mode must be greedy or sampled, not 'best'"),
         ((path, None, -1), "seed must be a whole number from 0 to 2,147,483,647, not -1"),
         ((path, None, None, 0.5), "Impala takes no epsilon"),
     ):
