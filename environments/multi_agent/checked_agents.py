@@ -68,7 +68,7 @@ class CheckedAgents(MultiAgentWrapper):
         steps = self._checked("reset", self._environment.reset(seed))
         if self.is_over:
             # Its next step would be another reset, and so on without an end.
-            raise CallboardError(f"'reset' of {self._name} leaves is_over True: let it set is_over to False")
+            raise CallboardError(f"'reset' of {self._name} leaves is_over True: let it be False after a reset")
         return steps
 
     def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:

@@ -73,7 +73,7 @@ def test_what_is_no_step_of_an_agent_is_refused(given, message):
 @pytest.mark.parametrize(
     "is_over, message",
     [
-        (True, "^'reset' of game leaves is_over True: let it set is_over to False$"),
+        (True, "^'reset' of game leaves is_over True: let it be False after a reset$"),
         (None, "^'reset' of game leaves is_over None: it must be True or False$"),
     ],
 )
