@@ -209,13 +209,13 @@ class _Maker:
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         adopt_orphans()
         own = wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers])
-        return CheckedSteps(WaitingEnvironment(_Alone(own)))
+        return CheckedSteps(WaitingEnvironment(_InOwnProcess(own)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shown": None}
 
 
-class _Alone(gymnasium.Wrapper[Any, Any, Any, Any]):
+class _InOwnProcess(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose process ends what it has started: it would otherwise wait for such a process at its end."""
 
     def close(self) -> None:

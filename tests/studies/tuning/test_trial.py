@@ -197,15 +197,16 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_pat
         if case.name not in ("ppo", "pqn"):
             # A rate that decays begins with the last one, and rises to that of the new settings.
             assert float(optimizer._learning_rate.initial_learning_rate) == pytest.approx(5e-4)
-    if case.name == "ppo":
-        # It works out its rate at every step, which rises from the last one to that of the new settings,
-        # 5e-4 (1 - step / steps of the whole run).
+    if case.name in ("ppo", "pqn"):
+        # It works out its rate at every step, which rises from the last one to that of the new settings: 5e-4 of what
+        # is left of the whole run.
         longer = dataclasses.replace(resumed, max_steps=6000)
         assert run(longer, "inline", resume=True).exit_code == 0
-        step, rate = next(
-            (row["learner_steps"] - 1, row["learner/learning_rate"])
-            for row in map(json.loads, taker.metrics.read_text().splitlines())
-            if row.get("learner_steps", 0) > step_of(newest) and row["environment_steps"] > 4000
-        )
-        agent = resumed.agent
-        assert 0 < rate <= 5e-4 * (1 - step / (6000 // (agent.unroll_length * agent.batch_size)))
+        rows = [row for row in map(json.loads, taker.metrics.read_text().splitlines()) if "learner_steps" in row]
+        rate_of = {row["learner_steps"]: row["learner/learning_rate"] for row in rows if "learner/learning_rate" in row}
+        last = max(rate_of)
+        played = max(row["environment_steps"] for row in rows if row["learner_steps"] < last)
+        then = min(row["environment_steps"] for row in rows if row["learner_steps"] == last)
+        assert 5e-4 * (1 - then / 6000) <= rate_of[last] <= 5e-4 * (1 - played / 6000)
+        if rate_of[step_of(newest)] < rate_of[last]:
+            assert rate_of[last] < max(rate for step, rate in rate_of.items() if step > step_of(newest))
