@@ -78,8 +78,12 @@ class CallbackRun:
 
         Args:
           reason: why, for the user.
+
+        Raises:
+          CallboardError: the reason is no text.
         """
-        self._request("stop", str(reason))
+        check_reason(reason)
+        self._request("stop", reason)
 
 
 class EpisodeView:
@@ -247,6 +251,16 @@ def plain_task(task: Any) -> Any:
         raise CallboardError(
             f"a task must be plain data (numbers, text, lists, mappings with text as keys): {error}"
         ) from error
+
+
+def check_reason(reason: Any) -> None:
+    """Rejects a reason to end the run that is no text.
+
+    Raises:
+      CallboardError: names it.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        raise CallboardError(f"the reason to stop must be a text, such as 'solved', not {reason!r}")
 
 
 def _plain_number(value: Any) -> Any:

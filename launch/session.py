@@ -13,7 +13,7 @@ import launchpad as lp
 import numpy as np
 
 from ..agents.learning.live_settings import live_changes
-from ..callbacks import plain_task
+from ..callbacks import check_reason, plain_task
 from ..environments import ONLY_AGENT
 from ..errors import CallboardError, UnknownAttribute, check_type, exits_refused, named_path, type_text, unknown
 from ..runtime.deadlines import Deadline
@@ -415,8 +415,7 @@ class Session:
         Args:
           reason: why, as the run's outcome gives it.
         """
-        if not isinstance(reason, str) or not reason.strip():
-            raise CallboardError(f"the reason to stop must be a text, such as 'solved', not {reason!r}")
+        check_reason(reason)
         with contextlib.suppress(SessionEnded):
             self._running().call("request_stop", reason)
         self._running().join()

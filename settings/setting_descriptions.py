@@ -94,6 +94,8 @@ def _list_described(origin: Any, arguments: Sequence[Any]) -> str:
             return "a list"
     else:
         kind, *ranges = inner if typing.get_origin(items[0]) is Annotated else items
+        if dataclasses.is_dataclass(kind):
+            return f"a list of settings by name, such as [{{{dataclasses.fields(kind)[0].name}: ...}}]"
         if kind not in _PLURALS:
             return "a list"
         plural, example = f"{_PLURALS[kind]}{''.join(map(_range_text, ranges))}", _EXAMPLES[kind]

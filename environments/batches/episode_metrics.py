@@ -94,13 +94,21 @@ class EpisodeMetrics:
         return self._sought.describe_missing()
 
 
-def _number(key: str, value: Any) -> float | None:
-    if value is None or isinstance(value, float):
+def number_of(value: Any) -> float | None:
+    """Returns a number, a truth value, or an array with one of them, as a float; None for anything else."""
+    if isinstance(value, float):
         return value
     if isinstance(value, bool | int | np.generic | np.ndarray) and np.size(value) == 1:
         array = np.asarray(value)
         if array.dtype.kind in "biuf":
             return float(array.reshape(()))
-    raise CallboardError(
-        f"the episode metric {key!r} is {type_text(value)} in the environment's info, not a number: leave it out"
-    )
+    return None
+
+
+def _number(key: str, value: Any) -> float | None:
+    number = number_of(value)
+    if number is None and value is not None:
+        raise CallboardError(
+            f"the episode metric {key!r} is {type_text(value)} in the environment's info, not a number: leave it out"
+        )
+    return number

@@ -24,6 +24,9 @@ from .parts.quantities import CountRange
 from .policy_settings import TrainedPolicy, made_policies, parse_policies
 from .warm_start_settings import absolute_source
 
+_ARGUMENTS_OF_RUN = {name: f"run(experiment, {name}=...)" for name in ("launcher", "resume", "overwrite")}
+"""Arguments of `run` and `Session` that are not part of an experiment, by name, as they are written."""
+
 
 # Dataclasses order their fields from the last base to the first, so the agent and the environment come first.
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Experiment(DirectoryPart, ServerPart, OutputPart, CheckpointsPart, Recordi
         def __new__(cls, *arguments: Any, **named: Any) -> "Experiment":
             """Checks the names of arguments before the dataclass's own constructor, which knows no similar names."""
             agent = arguments[0] if arguments else named.get("agent")
-            check_argument_names(cls, named, _arguments_of_agent(agent))
+            check_argument_names(cls, named, {**_arguments_of_agent(agent), **_ARGUMENTS_OF_RUN})
             if (arguments or named) and len(arguments) < 2 and not {"env", "spaces", "dataset"} & set(named):
                 raise CallboardError('name an environment: Experiment(agent, env="CartPole-v1")')
             return super().__new__(cls)

@@ -74,6 +74,7 @@ def test_an_experiment_takes_an_agent_by_name_by_class_or_itself(agent):
         (lambda: Experiment(3, **CARTPOLE), "agent must be an agent such as Ppo(), its class or its name, not 3"),
         (lambda: Experiment(int, **CARTPOLE), "agent must be an agent such as Ppo(), its class or its name"),
         (lambda: Experiment(Ppo), 'name an environment: Experiment(agent, env="CartPole-v1")'),
+        (lambda: Experiment(Ppo, overwrite=True, **CARTPOLE), "did you mean 'run(experiment, overwrite=...)'?"),
         (lambda: Experiment(Ppo, max_step=10, **CARTPOLE), "unknown argument 'max_step'; did you mean 'max_steps'?"),
         (
             lambda: Experiment(Ppo, learning_rate=1, **CARTPOLE),

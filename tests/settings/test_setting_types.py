@@ -196,7 +196,7 @@ def test_dataclasses_are_read_as_they_are_nested(value, expected):
             "group.inner is a group of settings, not 'x'; set one of them by its name, such as",
         ),
         ({"group": "sgd"}, "group: sgd is slow"),
-        ({"several": [3]}, "several must be a list, not [3]"),
+        ({"several": [3]}, "several must be a list of settings by name, such as [{rate: ...}], not [3]"),
         ({"several": [{"rate": 0}]}, "several.rate must be a number above 0 and at most 1, not 0"),
         ({"either": 3}, "either must be text or settings by name, such as {size: 5}, not 3"),
     ],

@@ -1,11 +1,11 @@
 """Calls of a run's callbacks: the time that they take, their errors, and what they return."""
 
-import numbers
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
+from ....environments.batches.episode_metrics import number_of
 from ....errors import anything_raised, check_text, one_line, type_text
 from ....settings.callback_settings import make_callbacks, overridden
 from ...experiments.checked_run import Run
@@ -90,8 +90,11 @@ def _checked(metrics: Any) -> dict[str, float]:
         return {}
     if not isinstance(metrics, Mapping):
         raise TypeError(f"it returned {type_text(metrics)}, not a mapping of metrics or None")
+    checked = {}
     for name, value in metrics.items():
-        if not isinstance(name, str) or not isinstance(value, numbers.Real):
+        number = number_of(value)
+        if not isinstance(name, str) or number is None:
             raise TypeError(f"it returned the metric {name!r} with the value {value!r}, not a number by name")
         check_text(name, "it returned the metric")
-    return {name: float(value) for name, value in metrics.items()}
+        checked[name] = number
+    return checked

@@ -4,10 +4,12 @@ import pathlib
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from own_callbacks import Raising, Recorder, Silent
 
 from callboard.callbacks import CallbackFailed, CallbackRun, Callbacks
+from callboard.errors import CallboardError
 from callboard.launch.nodes.episodes.callback_calls import CallbackCalls
 
 RUN = CallbackRun("actor/0", None, pathlib.Path(), lambda: 10, lambda: None, lambda kind, value: None)
@@ -63,3 +65,20 @@ def test_a_callback_may_raise_anything(error, line):
 def test_what_is_no_metric_is_an_error(value, says):
     with pytest.raises(CallbackFailed, match=says):
         CallbackCalls([Returning(value)], RUN).call("on_result", {})
+
+
+def test_metrics_are_numbers_of_any_kind():
+    returned = {"a": np.bool_(True), "b": True, "c": np.int64(3), "d": np.float32(0.5), "e": np.array([2])}
+    assert CallbackCalls([Returning(returned)], RUN).call("on_result", {}) == {"a": 1, "b": 1, "c": 3, "d": 0.5, "e": 2}
+
+
+@pytest.mark.parametrize("value", ["1", np.arange(2), 10**400, 1j, None])
+def test_a_metric_that_is_no_number_is_an_error(value):
+    with pytest.raises(CallbackFailed, match="the metric 'a' with the value"):
+        CallbackCalls([Returning({"a": value})], RUN).call("on_result", {})
+
+
+@pytest.mark.parametrize("reason", [None, "", 3])
+def test_a_reason_to_stop_is_a_text(reason):
+    with pytest.raises(CallboardError, match="reason to stop must be a text"):
+        RUN.stop(reason)
