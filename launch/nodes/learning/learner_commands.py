@@ -8,7 +8,7 @@ import numpy as np
 
 from ....agents.learning.decaying_rate import continue_decay_of
 from ....errors import CallboardError
-from ....files.manifest import MANIFEST, damage
+from ....files.manifest import damage
 from ...run_directory.checkpoints import Checkpoints, NotWritten
 from ...run_directory.policy_weights import assign_weights, weights_by_name
 from .prepared_learner import PreparedLearner
@@ -58,7 +58,7 @@ class LearnerCommands:
         """
         self._check_alone()
         checkpoint = pathlib.Path(path)
-        problem = "is missing" if not (checkpoint / MANIFEST).exists() else damage(checkpoint)
+        problem = damage(checkpoint) if checkpoint.exists() else "it is missing"
         if problem:
             raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
         step = self._checkpoints.restore(checkpoint, self._prepared.modules, self._prepared.variables)

@@ -59,8 +59,9 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_published(learner, tmp_pa
     commands, published = commands_of(learner, save=full)
     with pytest.raises(CallboardError, match="no checkpoint could be written: No space left on device"):
         commands["save"]()
-    with pytest.raises(CallboardError, match=r"is not a checkpoint that can be used \(is missing\); name what `save`"):
-        commands["restore"](str(tmp_path))
+    for path, problem in ((tmp_path, "manifest.json is missing"), (tmp_path / "none", "it is missing")):
+        with pytest.raises(CallboardError, match=rf"is not a checkpoint that can be used \({problem}\); name what `sa"):
+            commands["restore"](str(path))
     several, also_published = commands_of(learner, learners=2)
     for name, argument in (("restore", "path"), ("set_weights", {BIAS: np.ones(4)})):
         with pytest.raises(CallboardError, match="the weights of 2 learners cannot be changed while they learn"):
