@@ -169,6 +169,10 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if "launcher_named" in item.fixturenames:
+            # Launchpad takes the signal of alarms for itself.
+            item.add_marker(pytest.mark.timeout(method="thread"))
     date, shard = config.getoption("--most"), config.getoption("--shard")
     kept = list(items)
     if shard:

@@ -29,6 +29,7 @@ from ..experiments.checked_run import Run
 from ..experiments.experiment import Experiment
 from ..experiments.new_or_resumed import check_state, find_run_directory
 from ..processes.devices import parse_devices
+from ..processes.memory_limits import check_addresses
 from ..processes.temporary_files import removed_afterwards
 from ..run_directory.directory_identity import held_directory
 from ..run_directory.layout import RunDirectory
@@ -124,6 +125,7 @@ class Launcher(abc.ABC):
         Raises:
           CallboardError: the message says what to change.
         """
+        check_addresses()
         if self.in_this_process and experiment.learners > 1:
             raise CallboardError(
                 f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "

@@ -1,14 +1,19 @@
-"""The memory that may be used: that of the machine, and the limits of the control groups that this process is in."""
+"""The memory that may be used: that of the machine, and the limits of this process and of its control groups."""
 
 import pathlib
+import resource
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from ...errors import CallboardError
 
 _V2 = (("memory.max", "memory.current", "inactive_file"), ("memory.high", "memory.current", "inactive_file"))
 _V1 = (("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),)
 """Files of a limit and of the use, and the line of `memory.stat` with the part that the kernel can take back."""
 _LEAST_MARGIN = 256 * 2**20
 _LARGEST_MARGIN = 4 * 2**30
+_LEAST_ADDRESSES = 11 * 2**28
+"""Bytes of addresses with which the smallest run begins; with less TensorFlow aborts, or Reverb waits for ever."""
 
 
 class MemoryUse(NamedTuple):
@@ -68,6 +73,20 @@ class _Group(NamedTuple):
             if limit is not None and used is not None:
                 kept = _numbers(self.directory / "memory.stat").get(reclaimable, 0)
                 yield MemoryUse(f"{limit_file} of the control group {self.name}", max(0, used - kept), limit)
+
+
+def check_addresses() -> None:
+    """Rejects a limit of this process's addresses with which no run can work.
+
+    Raises:
+      CallboardError: names the limit.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
+        raise CallboardError(
+            f"`ulimit -v` leaves this process {limit / 2**30:.2f} GiB of addresses, and the smallest run needs "
+            f"{_LEAST_ADDRESSES / 2**30:.2f}, though it uses less memory: raise that limit"
+        )
 
 
 def _groups(root: pathlib.Path) -> Iterator[_Group]:

@@ -1,8 +1,12 @@
 """The limits of memory, read from directories that stand in for those of the kernel."""
 
+import contextlib
+import resource
+
 import pytest
 
-from callboard.launch.processes.memory_limits import MemoryLimits, MemoryUse
+from callboard.errors import CallboardError
+from callboard.launch.processes.memory_limits import MemoryLimits, MemoryUse, check_addresses
 
 MIB, GIB = 2**20, 2**30
 V1 = "35 31 0:32 {root} /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
@@ -106,3 +110,12 @@ def test_no_limit_of_version_1_is_a_number_beyond_the_machine(tmp_path):
 )
 def test_what_is_near(limit, left, near):
     assert (MemoryUse("x", limit - int(left), limit).room <= 0) == near
+
+
+@pytest.mark.parametrize(
+    "limit, refused", [(resource.RLIM_INFINITY, False), (11 * 2**28, False), (11 * 2**28 - 1, True)]
+)
+def test_a_limit_of_addresses_with_which_no_run_works_is_refused(monkeypatch, limit, refused):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, resource.RLIM_INFINITY))
+    with pytest.raises(CallboardError, match="2.75 GiB of addresses") if refused else contextlib.nullcontext():
+        check_addresses()
