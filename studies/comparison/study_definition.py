@@ -304,6 +304,7 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
         for known in place.agents or []:
             if known not in names:
                 raise unknown(f"agent of {place.env}", known, names)
+    tried: dict[tuple[int, int, int, str], str] = {}
     for agent, environment, variant, point in itertools.product(study.agents, places, study.variants, points):
         agent_name = agent.shown_name
         if not _is_tried(agent, environment):
@@ -322,6 +323,13 @@ def _cells(study: Study, options: Sequence[str], only: str) -> Iterator[StudyCel
             checked, missing = _checked_recipe(recipe, launcher, study.launcher_options, options)
         except CallboardError as error:
             raise CallboardError(f"{name or 'agents'}: {error}") from error
+        same = (id(agent), id(environment), id(variant), repr(checked))
+        if same in tried:
+            raise CallboardError(
+                f"{tried[same]!r} and {variant_name!r} are the same runs: the grid has a value twice, or an option "
+                "overrides it; leave one of them out"
+            )
+        tried[same] = variant_name
         flags = [f"{option_name(key)}={_option_text(value)}" for key, value in study.launcher_options.items()]
         yield StudyCell(name, checked, seeds, ("--launcher", launcher, *flags), variant_name, missing)
 

@@ -66,6 +66,18 @@ def test_options_and_launcher_options_are_those_of_all_runs():
     assert cell.options == ("--launcher", "ray", "--ray-address=local", "--ray-wait=5")
 
 
+@pytest.mark.parametrize(
+    "values, options",
+    [("[1000000, 1.0e+6]", []), ("[2000, 2000]", []), ("[2000, 3000]", ["--max-steps", "4000"])],
+)
+def test_values_of_a_grid_that_make_the_same_runs_are_refused(values, options):
+    study = parse_study({**SMALL, "grid": yaml.safe_load(f"max_steps: {values}")})
+    with pytest.raises(
+        CallboardError, match=r"'impala, max_steps \d+' and 'impala, max_steps [\d.]+' are the same runs"
+    ):
+        cells_of(study, options)
+
+
 def test_an_environment_may_name_its_agents():
     found = cells(
         agents=["impala", {"recipe": "ppo-cartpole", "name": "mine"}],
