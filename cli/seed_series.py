@@ -105,7 +105,7 @@ def print_now(text: str) -> None:
 
 def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) -> None:
     """Prints the table of the runs so far, and what is missing."""
-    begun = [name for name in outcome.ends if (directory.run(name) / "experiment.yaml").exists()]
+    begun = [name for name in outcome.ends if directory.has_begun(name)]
     if begun:
         try:
             print_comparison(compare_runs([str(directory.run(name)) for name in begun], ComparisonSettings()))
@@ -136,7 +136,7 @@ def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]
         name = settings.agent.rpartition(":")[2].lower()
         path = default_run_directory(settings.without_agent(), f"{name}-seeds")
     directory = SeriesDirectory(pathlib.Path(path))
-    if directory.exists:
+    if any(map(directory.has_begun, directory.read_progress())):
         raise CallboardError(
             f"there are already runs of several seeds in {path}; continue them with --resume, or name another directory"
         )

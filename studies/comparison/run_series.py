@@ -33,6 +33,7 @@ from ...settings.setting_types import converted
 
 _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"
+_EXPERIMENT = "experiment.yaml"
 _OF_EACH_RUN = ("run_dir", "seed")
 _PR_SET_PDEATHSIG = 1
 _END_SECONDS = 60.0
@@ -111,6 +112,9 @@ class SeriesDirectory:
     def settings(self, cell: str) -> pathlib.Path:
         return self.path / cell / _SETTINGS
 
+    def has_begun(self, name: str) -> bool:
+        return (self.run(name) / _EXPERIMENT).exists()
+
     def read_progress(self) -> dict[str, RunEnd | None]:
         """Returns how the runs ended, by name; empty for a new series.
 
@@ -159,23 +163,34 @@ class SeriesDirectory:
           CallboardError: one line that says what is wrong and how to fix it.
         """
         check_can_be_made(self.path)
-        if (self.path / "experiment.yaml").exists():
+        if (self.path / _EXPERIMENT).exists():
             raise CallboardError(f"there is already a run in {self.path}; name another directory")
         self.read_progress()
         for cell in cells:
-            path = self.settings(cell.name)
-            if path.exists() and read_yaml(path, links=False) != dict(cell.recipe):
+            path, begun = self.settings(cell.name), self.first_begun(cell.name)
+            if begun is None:
+                continue
+            if not path.exists():
+                raise CallboardError(
+                    f"there is already a run in {begun}, and no {path} that says what it belongs to; name another "
+                    "directory"
+                )
+            if read_yaml(path, links=False) != dict(cell.recipe):
                 raise CallboardError(
                     f"the settings have changed since {path} was written, and its runs could not be compared; name "
                     "another directory, or remove this one"
                 )
 
+    def first_begun(self, cell: str) -> pathlib.Path | None:
+        """Returns the directory of a run of a cell that has begun; None if there is none."""
+        return min((path.parent for path in (self.path / cell).glob(f"seed-*/{_EXPERIMENT}")), default=None)
+
     def write_settings(self, cells: Iterable[Cell]) -> None:
-        """Makes the directories, and writes the settings of each cell."""
+        """Makes the directories, and writes the settings of each cell of which no run has begun."""
         for cell in cells:
             path = self.settings(cell.name)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not path.exists():
+            if not path.exists() or self.first_begun(cell.name) is None:
                 write_file(path, format_yaml(dict(cell.recipe)))
 
 
@@ -201,6 +216,8 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
     with run_lock(directory.path / "lock", "a series of runs"):
         directory.write_settings(cells)
         before = directory.read_progress()
+        if not any(map(directory.has_begun, before)):
+            before = {}
         planned = {cell.run_name(seed): (cell, seed) for cell in cells for seed in cell.seeds}
         # A run whose directory was deleted is made again.
         ends = {name: before.get(name) if directory.run(name).is_dir() else None for name in planned}
@@ -219,7 +236,8 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
             if stopped_by is None:
                 ends[name] = RunEnd(exit_code, round(time.monotonic() - begun, 1))
                 if exit_code:
-                    notify(f"{name} failed with exit code {exit_code}; see {directory.run(name)}/logs")
+                    logs = directory.run(name) / "logs"
+                    notify(f"{name} failed with exit code {exit_code}{f'; see {logs}' if logs.exists() else ''}")
             directory.write_progress({**before, **ends})
             if stopped_by is not None:
                 break
@@ -232,8 +250,9 @@ def _let_end(run: pathlib.Path) -> None:
 
 
 def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:
-    run = directory.run(cell.run_name(seed))
-    if (run / "experiment.yaml").exists():
+    run_name = cell.run_name(seed)
+    run = directory.run(run_name)
+    if directory.has_begun(run_name):
         begin = ["--resume"]
     else:
         begin = ["--recipe", str(directory.settings(cell.name)), "--seed", str(seed)]

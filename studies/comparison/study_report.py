@@ -26,9 +26,7 @@ def compare_study(study: Study, cells: Sequence[StudyCell], directory: SeriesDir
     left_out: list[str] = []
     for cell in cells:
         begun = [
-            str(directory.run(cell.run_name(seed)))
-            for seed in cell.seeds
-            if (directory.run(cell.run_name(seed)) / "experiment.yaml").exists()
+            str(directory.run(cell.run_name(seed))) for seed in cell.seeds if directory.has_begun(cell.run_name(seed))
         ]
         results = read_results(begun, study.report.metric)
         left_out += results.left_out

@@ -61,6 +61,16 @@ def test_resume_continues_with_the_missing_seeds_and_with_more(started, capsys):
     assert len(started) == 2 and "run 2 of 2, seed-5, is already finished" in capsys.readouterr().out
 
 
+def test_runs_that_never_began_are_replaced_by_those_of_the_corrected_command(started, monkeypatch, tmp_path, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(run_series, "_run_process", lambda arguments: (2, None))
+        assert main(["train", *SETTINGS, "--seeds", "1,2", "--actors=1"]) == 1
+    assert "seed-1 failed with exit code 2\n" in capsys.readouterr().out
+    assert main(["train", *SETTINGS, "--seeds", "3", "--actors=2"]) == 0
+    assert read_recipe("runs/x/settings.yaml")["actors"] == 2
+    assert list(json.loads((tmp_path / "runs" / "x" / "progress.json").read_text())) == ["seed-3"]
+
+
 def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
     arguments = [*SETTINGS, "--launcher", "ray", "--ray-wait", "5", "--add-nodes", "mine:nodes", "--seeds", "1"]
     assert main(["train", *arguments]) == 0
@@ -82,6 +92,10 @@ def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
         ([*SETTINGS[:-1], "s3://bucket/x", "--launcher=ray", "--seeds", "1"], "needs a run directory that is a path"),
         ([*SETTINGS[:-1], "old", "--seeds", "1"], "there are already runs of several seeds in old; continue them with"),
         ([*SETTINGS[:-1], "run", "--seeds", "1"], "there is already a run in run"),
+        (
+            [*SETTINGS[:-1], "foreign", "--seeds", "1"],
+            "there is already a run in foreign/seed-2, and no foreign/settings",
+        ),
         (["--resume", "--run-dir", "old", "--max-steps", "5"], "leave out --max-steps, or continue one of them"),
         (["--resume", "--run-dir", "nowhere", "--seeds", "1"], "there are no runs of several seeds in nowhere"),
         (["--resume", "--seeds", "1"], "--resume needs the run's directory"),
@@ -90,11 +104,11 @@ def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, started, tmp_path, capsys):
-    (tmp_path / "old").mkdir()
+    for begun in ("old/seed-1", "run", "foreign/seed-2"):
+        (tmp_path / begun).mkdir(parents=True)
+        (tmp_path / begun / "experiment.yaml").touch()
     (tmp_path / "old" / "progress.json").write_text('{"seed-1": null}')
     (tmp_path / "old" / "settings.yaml").write_text("agent: {name: impala}\nenv: CartPole-v1\n")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "experiment.yaml").touch()
     before = sorted(tmp_path.rglob("*"))
     assert main(["train", *arguments]) == 2
     error = capsys.readouterr().err

@@ -148,6 +148,13 @@ def test_other_settings_are_refused(directory, processes):
         directory.check([Cell("a", {**RECIPE, "actors": 7}, [1])])
 
 
+def test_runs_without_the_settings_of_their_series_are_refused(directory, processes):
+    run(directory)
+    directory.settings("a").unlink()
+    with pytest.raises(CallboardError, match=r"already a run in .*/a/seed-1, and no .*/a/settings.yaml"):
+        directory.check([Cell("a", RECIPE, [3])])
+
+
 def test_the_directory_of_a_run_is_refused(tmp_path):
     write_run(tmp_path / "run", [(1000, 5.0)])
     with pytest.raises(CallboardError, match="there is already a run in"):
