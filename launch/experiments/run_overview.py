@@ -54,7 +54,7 @@ def overview_of_run(run: str) -> RunOverview:
     try:
         with files_of_run(run) as (directory, is_running):
             return _overview(run, directory, is_running)
-    except (CallboardError, OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (CallboardError, OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return RunOverview(run, "damaged")
 
 
@@ -70,6 +70,8 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
                 scores[name.removesuffix(_RETURN).rstrip("/")] = float(value)
                 best = max(best, float(value))
     steps, limit = int(last.get("environment_steps", 0)), settings.get("max_steps")
+    if not isinstance(limit, int | None):
+        raise TypeError(f"max_steps is {limit!r}")
     state: State = "stopped" if last else "no results"
     if is_running:
         state = "running"

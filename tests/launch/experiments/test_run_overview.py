@@ -1,6 +1,7 @@
 """What became of runs, read from their files."""
 
 import pytest
+import yaml
 from synthetic_runs import write_run
 
 from callboard.launch.experiments.run_overview import overview_of_run
@@ -49,6 +50,15 @@ def test_a_score_for_each_policy_and_lines_that_are_cut_off(tmp_path):
         file.write('{"environment_steps": 3000, "hunters/evaluator/return": 1.5, "prey/evaluator/return": 2.5}\n{"env')
     found = overview_of_run(run)
     assert found.steps == 3000 and found.scores == {"": 45.0, "hunters": 1.5, "prey": 2.5}
+
+
+def test_settings_of_another_type_are_damage(tmp_path):
+    run = write_run(tmp_path / "run", ROWS)
+    path = RunDirectory(tmp_path / "run").experiment
+    settings = yaml.safe_load(path.read_text())
+    for changed in ({"seed": float("inf")}, {"max_steps": "many"}, {"max_steps": [1]}):
+        path.write_text(yaml.safe_dump({**settings, **changed}))
+        assert overview_of_run(run).state == "damaged"
 
 
 def test_damaged_files(tmp_path):
