@@ -8,6 +8,7 @@ This module is at the lowest level because manifests, checkpoints of replay and 
 """
 
 import errno
+import io
 import json
 import math
 import os
@@ -136,6 +137,19 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     if any(np.size(array) > array.nbytes for array in arrays.values()):
         raise ValueError("an array has elements without bytes")
     return arrays
+
+
+def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
+    """Writes arrays by name, for `read_arrays`.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    # The destructor of an archive that cannot write to its file would print a traceback.
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    with open(path, "wb") as file:
+        file.write(content.getbuffer())
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int = _MOST_BYTES) -> Any:

@@ -14,7 +14,7 @@ from ...agents.variables.finite_checks import NotFiniteError, check_weights
 from ...agents.variables.weight_names import weight_names
 from ...errors import CallboardError, unknown
 from ...files.atomic_files import file_draft
-from ...files.guarded_files import read_arrays
+from ...files.guarded_files import read_arrays, write_arrays
 
 _DAMAGE = (
     OSError,
@@ -59,7 +59,7 @@ def write_weights(path: pathlib.Path, policy: Policy, **also: Any) -> None:
     by_name = weights_by_name(policy)
     check_weights(by_name, by_name.values())
     weights = {f"weight_{index:04d}": value for index, value in enumerate(by_name.values())}
-    np.savez(path, names=np.array(list(by_name)), **weights, **also)
+    write_arrays(path, names=np.array(list(by_name)), **weights, **also)
 
 
 def read_policy(path: pathlib.Path) -> SavedPolicy:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import CallboardError
-from ...files.guarded_files import read_arrays
+from ...files.guarded_files import read_arrays, write_arrays
 
 SetPriorities = Callable[[str, dict[int, float]], None]
 """Sets the priorities of a table's items by their keys, and ignores keys of items that are gone."""
@@ -88,7 +88,7 @@ class WindowWeights:
         with self._lock:
             entries = np.fromiter(self._entries.values(), np.int64)
             keys, weights = self._keys[entries], self._weights[entries]
-        np.savez(directory / _FILE, keys=keys, weights=weights, exponent=self._exponent)
+        write_arrays(directory / _FILE, keys=keys, weights=weights, exponent=self._exponent)
 
     def restore(self, directory: pathlib.Path) -> None:
         """Reads what `save` wrote, and sets the priorities of the table's items accordingly.

@@ -1,6 +1,8 @@
 """Files that others may have prepared: only regular ones are opened, and their JSON is what the standard says."""
 
+import gc
 import os
+import sys
 import tracemalloc
 import zipfile
 
@@ -15,6 +17,7 @@ from callboard.files.guarded_files import (
     read_json_lines,
     read_regular,
     regular_lines,
+    write_arrays,
 )
 
 
@@ -108,6 +111,20 @@ def test_json_lines_name_the_line_that_is_wrong(tmp_path):
     assert next(rows) == {"a": 1} and next(rows) == [2]
     with pytest.raises(ValueError, match="^line 3: NaN is no number"):
         next(rows)
+
+
+def test_arrays_that_cannot_be_written_are_an_error_and_print_nothing(tmp_path, monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    path = tmp_path / "file.npz"
+    write_arrays(path, a=np.arange(3))
+    assert read_arrays(path)["a"].tolist() == [0, 1, 2]
+    path.unlink()
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        write_arrays(path, a=np.arange(3))
+    gc.collect()
+    assert not ignored
 
 
 def test_arrays_are_plain_and_have_bytes_of_their_own(tmp_path):
