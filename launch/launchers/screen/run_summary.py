@@ -12,7 +12,7 @@ from ....agents.agent_names import agent_name
 from ....environments import environment_text
 from ....environments.external.spaces_only import RECORDED_PREFIX
 from ....environments.recorded import open_data
-from ....errors import CallboardError, counted, printable
+from ....errors import CallboardError, counted, did_you_mean, nearest, printable
 from ...experiments.checked_run import Run
 from ...experiments.option_parsing import option_name
 from ...experiments.parts.environment_part import EnvironmentPart
@@ -115,6 +115,8 @@ class SummaryMonitor:
         self._scores: dict[str, float] = {}
         self._counts: dict[str, float] = {}
         """Learner steps and items in replay at the last status, of the whole run and of each policy."""
+        self._names: set[str] = set()
+        """Names of all values so far."""
 
     def status(self, status: dict[str, Any]) -> None:
         if not self._begun:
@@ -132,6 +134,7 @@ class SummaryMonitor:
                 self._monitor.notify(line)
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
+        self._names.update(status)
         counted = ("learner_steps", "replay/inserted_")
         self._counts.update({name: value for name, value in status.items() if any(one in name for one in counted)})
         if "evaluator/return" in status:
@@ -156,8 +159,22 @@ class SummaryMonitor:
         if outcome.failed_node is None and outcome.exit_code == 0:
             for policy_run in self._run.policy_runs:
                 self._report_nothing_learned(policy_run, outcome)
+        if outcome.failed_node is None and self._counts.get("learner_steps"):
+            self._report_absent_metrics()
         outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome
+
+    def _report_absent_metrics(self) -> None:
+        """Reports conditions that never held because the run had no such metric."""
+        stages = [stage.when for stage in self._run.episodes.curriculum if stage.when is not None]
+        for setting, texts in (("stop_when", self._run.limits.stop_when), ("curriculum: when", stages)):
+            for condition in parse_conditions(texts, setting):
+                if condition.metric not in self._names:
+                    near = nearest(condition.metric, self._names)
+                    hint = "" if near is None else f"; {did_you_mean(near)}"
+                    self._monitor.notify(
+                        f"{setting} {str(condition)!r} never held: the run had no value of {condition.metric}{hint}"
+                    )
 
     def _report_nothing_learned(self, policy_run: Run, outcome: Outcome) -> None:
         """Reports that a policy has made no learner step, and why; if its learner has died, the run has failed."""

@@ -124,6 +124,20 @@ def test_a_run_without_a_learner_step_says_that_nothing_was_learned(make_summary
     assert len(screen.said) == (2 if message else 1)
 
 
+def test_conditions_on_metrics_that_never_were_are_named(make_summary, screen):
+    stages = ({"task": 1}, {"task": 2, "when": "learner/distance_to_goal >= 1"})
+    summary = make_summary(stop_when=("learner/los < 1", "learner/loss < 1"), curriculum=stages)
+    summary.status({"learner_steps": 3, "learner/loss": 2.0})
+    summary.complete(Outcome(reason="reached max_steps (5,000 environment steps)"))
+    assert screen.said[-2:] == [
+        "stop_when 'learner/los < 1' never held: the run had no value of learner/los; did you mean 'learner/loss'?",
+        "curriculum: when 'learner/distance_to_goal >= 1' never held: the run had no value of learner/distance_to_goal",
+    ]
+    summary.status({"learner/los": 2.0, "learner/distance_to_goal": 0.0})
+    summary.complete(Outcome(reason="over"))
+    assert len(screen.said) == 3
+
+
 def test_a_run_whose_learner_died_and_made_no_step_has_failed(make_summary):
     for limit in ("reached max_steps (5,000 environment steps)", "reached max_seconds"):
         summary = make_summary()
