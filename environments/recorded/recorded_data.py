@@ -268,8 +268,10 @@ def _refuse_links(folder: pathlib.Path, inside: str) -> None:
 
 
 def source_of(text: str) -> Source:
-    """Reads `PATH` or `PATH:SHARE`; the share may be any number."""
+    """Reads `PATH` or `PATH:SHARE`; the share may be any number.  What exists is a path."""
     name, colon, share = text.rpartition(":")
+    if os.path.lexists(text):
+        return Source(text)
     try:
         return Source(name, float(share)) if colon else Source(text)
     except ValueError:

@@ -60,6 +60,12 @@ def test_shares(data):
     assert shares_of([one, other, one], [None, None, 0.2]) == pytest.approx([0.6, 0.2, 0.2])
 
 
+def test_a_path_that_ends_with_a_colon_and_a_number_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ppo-12:30").mkdir()
+    assert parse_sources(["ppo-12:30", "ppo-12:30:0.25"]) == [("ppo-12:30", None), ("ppo-12:30", 0.25)]
+
+
 def test_the_only_data_set_may_have_a_share(data):
     dataset = f"{data / 'run'}:1"
     assert Experiment("bc", dataset=dataset, actors=0).env == f"recorded:{data / 'run'}"
