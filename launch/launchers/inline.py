@@ -261,7 +261,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
     steps, limit, next_report = 0, coordinator.limits.steps_left, REPORT_STEPS
     fed, next_fed_report = 0, REPORT_STEPS
-    reported_steps = reported_learner_steps = 0
+    reported_steps = 0
     turns: Iterator[EnvironmentNode] = itertools.cycle(actors)
     demonstrates = any(limit.has_demonstrations for limit in limits)
     while not stop.is_set():
@@ -293,10 +293,11 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
         if coordinator.limits.rules.out_of_time or not _know_of(finished, [*writers, *inference]):
             limit = min(limit, steps)
         paused = any(learner.paused for learner in learners)
-        learner_steps = sum(learner.learner_steps for learner in learners)
-        coordinator.display.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
+        # A learner also reports before it writes a checkpoint.
+        learner_steps = sum(learner.learner_steps - learner.reported_learner_steps for learner in learners)
+        coordinator.display.show_progress(steps - reported_steps, learner_steps)
         if steps >= min(next_report, limit) or fed >= next_fed_report or paused:
-            reported_steps, reported_learner_steps = steps, learner_steps
+            reported_steps = steps
             for learner in learners:
                 learner.unreported_steps = 0
             next_report += REPORT_STEPS if steps >= next_report else 0

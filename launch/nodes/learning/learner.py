@@ -91,6 +91,8 @@ class LearnerNode(ReportingNode):
         self._peer_watch: PeerWatch | None = None
         self.unreported_steps = 0
         """Environment steps since the last report, where nodes take turns."""
+        self.reported_learner_steps = 0
+        """The `learner_steps` of the last report."""
 
     @property
     def learner_steps(self) -> int:
@@ -286,7 +288,7 @@ class LearnerNode(ReportingNode):
         short_of_data = self.replay.short_of_data
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
-        counts["learner_steps"] = self.learner_steps
+        self.reported_learner_steps = counts["learner_steps"] = self.learner_steps
         counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
         values = {**self._settings.metrics, **self._values, "learner/step": self._steps}
         if self.has_ended:

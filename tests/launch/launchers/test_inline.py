@@ -12,6 +12,7 @@ import pytest
 from callboard.errors import CallboardError
 from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.launchers import inline
+from callboard.launch.nodes.coordination import run_status
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
@@ -77,12 +78,14 @@ def test_samples_that_are_lost_are_missed_once(released, left):
 
 
 @pytest.mark.slow
-def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
+def test_learner_steps_are_exact_also_after_a_resume(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_status, "_STATUS_SECONDS", 0.0)
     small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
     evaluation = ["--evaluation-episodes=2", "--evaluation-envs=2", "--agent.unroll-length=5"]
     options = ["--env=CartPole-v1", *small, *evaluation, f"--run-dir={tmp_path}", "--max-learner-steps=7"]
-    experiment = parse_experiment("impala", {}, options)
-    monitor = SimpleNamespace(notify=lambda text: None, status=lambda status: None)
+    experiment = parse_experiment("impala", {}, [*options, "--checkpoint-every-steps=2"])
+    shown = []
+    monitor = SimpleNamespace(notify=lambda text: None, status=lambda status: shown.append(status["learner_steps"]))
     for resume in (False, True):
         outcome = run(experiment, "inline", monitor, resume=resume)
         assert outcome.exit_code == 0, outcome
@@ -91,6 +94,7 @@ def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
         final = [row for row in rows if "evaluator/final" in row]
         assert final[-1]["evaluator/learner_step"] == rows[-1]["learner_steps"] == 7
         assert Checkpoints(RunDirectory(tmp_path)).newest_step() == 7
+        assert shown == sorted(shown) and shown[-1] == 7
     assert len(final) == 2
 
 
