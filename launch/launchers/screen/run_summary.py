@@ -115,12 +115,15 @@ class SummaryMonitor:
         self._scores: dict[str, float] = {}
         self._counts: dict[str, float] = {}
         """Learner steps and items in replay at the last status, of the whole run and of each policy."""
+        self._steps_before = 0
+        """Learner steps at the first status, those before a run was resumed."""
         self._names: set[str] = set()
         """Names of all values so far."""
 
     def status(self, status: dict[str, Any]) -> None:
         if not self._begun:
             self._begun = True
+            self._steps_before = status.get("learner_steps", 0)
             length = f"for {self._run.limits.max_steps:,} environment steps"
             if not self._run.placement.actors:
                 steps = self._run.limits.max_learner_steps
@@ -159,7 +162,7 @@ class SummaryMonitor:
         if outcome.failed_node is None and outcome.exit_code == 0:
             for policy_run in self._run.policy_runs:
                 self._report_nothing_learned(policy_run, outcome)
-        if outcome.failed_node is None and self._counts.get("learner_steps"):
+        if outcome.failed_node is None and self._counts.get("learner_steps", 0) > self._steps_before:
             self._report_absent_metrics()
         outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome

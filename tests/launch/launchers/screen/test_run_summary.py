@@ -127,6 +127,9 @@ def test_a_run_without_a_learner_step_says_that_nothing_was_learned(make_summary
 def test_conditions_on_metrics_that_never_were_are_named(make_summary, screen):
     stages = ({"task": 1}, {"task": 2, "when": "learner/distance_to_goal >= 1"})
     summary = make_summary(stop_when=("learner/los < 1", "learner/loss < 1"), curriculum=stages)
+    summary.status({"learner_steps": 2, "learner/step": 2})
+    summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
+    assert len(screen.said) == 1
     summary.status({"learner_steps": 3, "learner/loss": 2.0})
     summary.complete(Outcome(reason="reached max_steps (5,000 environment steps)"))
     assert screen.said[-2:] == [
