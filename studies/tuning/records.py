@@ -120,7 +120,10 @@ class TuneDirectory:
                         space.check_recorded(trial.best_values)
                 trials[trial.number] = trial
         except (CallboardError, OSError, ValueError, TypeError, KeyError) as error:
-            raise CallboardError(f"{self.trials} is damaged; replace it by a copy, or begin the search anew") from error
+            changed = "" if space is None else f", or {self.settings.name} was changed"
+            raise CallboardError(
+                f"{self.trials} is damaged{changed}; replace it by a copy, or begin the search anew"
+            ) from error
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:

@@ -148,7 +148,7 @@ def test_a_wrong_value_in_the_records_is_damage(directory, field, value):
     directory.write_trials([trial])
     assert directory.read_trials(space) == {0: trial}
     directory.trials.write_text(json.dumps([{**json.loads(directory.trials.read_text())[0], field: value}]))
-    with pytest.raises(CallboardError, match="trials.json is damaged; replace it by a copy, or begin the search anew"):
+    with pytest.raises(CallboardError, match="trials.json is damaged, or tune.yaml was changed; replace it by a copy"):
         directory.read_trials(space)
 
 
