@@ -40,6 +40,8 @@ def find_run_directory(chosen: DirectoryPart, resume: bool, agent: str = "", ove
       CallboardError: the directory already contains a run, or none to resume.
     """
     path = chosen.run_dir
+    if path == "":
+        raise CallboardError("run_dir is empty: name a directory, or leave it out")
     if path is None:
         if resume:
             raise CallboardError("resume needs the run's directory; name it with --run-dir")
@@ -103,6 +105,11 @@ def check_can_be_made(path: pathlib.Path) -> None:
         )
     try:
         existing = next(part for part in (path.absolute(), *path.absolute().parents) if os.path.lexists(part))
+        if not existing.exists():
+            raise CallboardError(
+                f"the run directory {path} cannot be made: {existing} is a symbolic link to {os.readlink(existing)}, "
+                "which does not exist; make that directory, or name another one"
+            )
         if existing == path.absolute() and not existing.is_dir():
             raise CallboardError(f"the run directory {path} is a file; name another one")
         if not existing.is_dir():

@@ -18,6 +18,8 @@ from callboard.launch.run_directory.layout import RunDirectory
     [
         ("file", "is a file; name another one"),
         ("file/run", "is a file"),
+        ("link", "link is a symbolic link to nowhere, which does not exist; make that directory"),
+        ("link/run", "link is a symbolic link to nowhere, which does not exist; make that directory"),
         ("n" * 300, "a name of 300 bytes"),
         ("x/" * 3000, "a path of "),
         ("a\x1b[2J", "has control codes, or bytes that are no UTF-8, in its path; name another"),
@@ -29,8 +31,14 @@ from callboard.launch.run_directory.layout import RunDirectory
 )
 def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
     (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(CallboardError, match=message):
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
+
+
+def test_an_empty_run_directory_is_not_the_working_directory():
+    with pytest.raises(CallboardError, match="run_dir is empty: name a directory, or leave it out"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=""), resume=False)
 
 
 @pytest.mark.parametrize(
