@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...data import Nest
-from ...errors import CallboardError, type_text
+from ...errors import CallboardError, shortened, type_text
 from ..batches import encoding
 from .encoding import Leaf
 from .observation_values import place_text
@@ -16,6 +16,7 @@ _NUMBERS = "biuf"
 _PLAIN = frozenset((bool, int, float))
 _LISTS = frozenset((list, tuple))
 _MOST_AXES = 32
+_MOST_KEY = 64
 
 
 def read_numbers(given: Any, name: str) -> np.ndarray:
@@ -85,6 +86,14 @@ def _description(kind: type, level: tuple[Any, ...]) -> str:
     return f"text, {text[:32]!r}"
 
 
+def refuse_other_parts(given: Mapping[Any, Any] | Sequence[Any], parts: Mapping[Any, Any], name: str) -> None:
+    """Raises `CallboardError` if a value has another part than `parts`; `name` is what it is, for the message."""
+    for key in given if isinstance(given, Mapping) else range(len(given)):
+        if key not in parts:
+            shown = shortened(repr(key), _MOST_KEY)
+            raise CallboardError(f"{name} has the part {shown}, which the policy does not know: leave it out")
+
+
 def read_observations(encodings: Nest, given: Any, batches: bool = True) -> tuple[Nest, int | None]:
     """Checks and encodes one observation or a batch of them, in the environment's own form.
 
@@ -97,7 +106,8 @@ def read_observations(encodings: Nest, given: Any, batches: bool = True) -> tupl
       A nest of the agent's arrays `[B, ...]`, and B; for one observation arrays `[1, ...]` and None.
 
     Raises:
-      CallboardError: a part is missing, has another shape than the environment's, or values outside of its space.
+      CallboardError: a part is missing or unknown, has another shape than the environment's, or values outside of its
+        space.
     """
     sizes: dict[str, int | None] = {}
     arrays = _read(encodings, given, (), sizes, batches)
@@ -121,15 +131,16 @@ def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, i
         sizes[place] = len(array)
         return array
     kind: Any = Mapping if isinstance(encodings, dict) else Sequence
-    parts = list(encodings.items() if isinstance(encodings, dict) else enumerate(encodings))
+    parts = encodings if isinstance(encodings, dict) else dict(enumerate(encodings))
     if not isinstance(given, kind) or isinstance(given, str):
-        names = ", ".join(repr(key) for key, _ in parts)
+        names = ", ".join(map(repr, parts))
         what = "a mapping with" if isinstance(encodings, dict) else "a tuple of"
         raise CallboardError(f"the observation{place_text(path)} is {type_text(given)}, not {what} the parts {names}")
     try:
-        read = [_read(part, given[key], (*path, str(key)), sizes, batches) for key, part in parts]
+        read = [_read(part, given[key], (*path, str(key)), sizes, batches) for key, part in parts.items()]
     except (KeyError, IndexError) as error:
         raise CallboardError(f"the observation{place_text(path)} has no part {error.args[0]!r}") from error
+    refuse_other_parts(given, parts, f"the observation{place_text(path)}")
     return dict(zip(encodings, read, strict=True)) if isinstance(encodings, dict) else tuple(read)
 
 

@@ -10,7 +10,7 @@ from ...data import Nest
 from ...errors import CallboardError, type_text
 from ...specs import MultiDiscreteArray
 from ..batches.encoding import Leaf
-from ..batches.given_observations import read_numbers
+from ..batches.given_observations import read_numbers, refuse_other_parts
 from ..batches.observation_values import place_text
 
 
@@ -26,7 +26,8 @@ def read_action(encodings: Nest, given: Any, path: tuple[str, ...] = ()) -> Nest
       A nest of the agent's arrays `[...]`.
 
     Raises:
-      CallboardError: a part is missing, has another shape than the environment's, or values outside of its space.
+      CallboardError: a part is missing or unknown, has another shape than the environment's, or values outside of its
+        space.
     """
     if isinstance(encodings, Leaf):
         return _read_leaf(encodings, given, path)
@@ -34,11 +35,12 @@ def read_action(encodings: Nest, given: Any, path: tuple[str, ...] = ()) -> Nest
     if not isinstance(given, kind) or isinstance(given, str):
         what = "a mapping" if isinstance(encodings, dict) else "a list"
         raise CallboardError(f"the action{place_text(path)} is {type_text(given)}, not {what} of its parts")
-    parts = encodings.items() if isinstance(encodings, dict) else enumerate(encodings)
+    parts = encodings if isinstance(encodings, dict) else dict(enumerate(encodings))
     try:
-        read = {key: read_action(part, given[key], (*path, str(key))) for key, part in parts}
+        read = {key: read_action(part, given[key], (*path, str(key))) for key, part in parts.items()}
     except (KeyError, IndexError) as error:
         raise CallboardError(f"the action{place_text(path)} has no part {error.args[0]!r}") from error
+    refuse_other_parts(given, parts, f"the action{place_text(path)}")
     return read if isinstance(encodings, dict) else tuple(read.values())
 
 

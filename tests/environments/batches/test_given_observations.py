@@ -45,7 +45,7 @@ def test_choices_are_numbered_from_0_for_the_agent():
 
 
 def test_nests_are_read_part_by_part():
-    one, size = read_observations(NEST, {"arm": (0.5, np.array([1, 0], np.int8)), "steps": 3, "more": 0})
+    one, size = read_observations(NEST, {"arm": (0.5, np.array([1, 0], np.int8)), "steps": 3})
     assert size is None and one["arm"][0].shape == (1,) and one["arm"][1].shape == (1, 2)
     batch, size = read_observations(NEST, {"arm": [np.zeros(2), np.zeros((2, 2), np.int8)], "steps": [3, 4]})
     assert size == 2 and batch["steps"].tolist() == [3, 4]
@@ -77,6 +77,12 @@ def test_nests_are_read_part_by_part():
         (CHOICE, [[5]], "the observation is int64(1, 1), but the environment gives int64(), or int64(B,) for a batch"),
         (NEST, np.zeros(3), "the observation is a ndarray, not a mapping with the parts 'arm', 'steps'"),
         (NEST, {"arm": (0.5, [1, 0])}, "the observation has no part 'steps'"),
+        (
+            NEST,
+            {"arm": (0.5, [1, 0]), "steps": 3, "more": 0},
+            "the observation has the part 'more', which the policy does not know",
+        ),
+        (NEST, {"arm": (0.5, [1, 0], 2), "steps": 3}, "the observation at 'arm' has the part 2, which the policy does"),
         (NEST, {"arm": 0.5, "steps": 3}, "the observation at 'arm' is a float, not a tuple of the parts 0, 1"),
         (NEST, {"arm": (0.5, [1, 0, 1]), "steps": 3}, "the observation at 'arm/1' is int64(3,), but"),
         (

@@ -56,6 +56,8 @@ def test_an_action_at_its_bound_is_within_it():
         (spaces.Box(-1, 1, (2,)), [0.0]),
         (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]), [1]),
         (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]), "11"),
+        (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]), [1, 1, 0]),
+        (spaces.Dict(turn=spaces.Discrete(2)), {"turn": 1, "force": 0}),
     ],
 )
 def test_others_are_refused(space, action):

@@ -49,3 +49,14 @@ def test_an_action_that_the_client_chooses_is_one_that_the_mask_allows():
             "allows"
         )
     assert wire.action({"force": [0.5], "turn": [1, 3]}, rest, None)["turn"].tolist() == [[0, 2]]
+
+
+def test_a_part_that_the_policy_does_not_know_is_refused():
+    space = spaces.Dict(own=spaces.Dict({"1": spaces.Discrete(3)}))
+    wire = WireFormat(encoding.EnvironmentEncoding(observation_encoding(space), action_encoding(space)).spec())
+    rest = memoryview(b"")
+    given = {"own": {"1": 2, "state": {"raw": 5}}}
+    for name, read in (("observation", wire.observation), ("action", lambda *given: wire.action(*given, None))):
+        with pytest.raises(CallboardError, match=f"^the {name} at 'own' has the part 'state', which the policy does"):
+            read(given, rest)
+        assert read({"own": {"1": 2}}, rest)["own"]["1"].tolist() == [2]
