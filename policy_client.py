@@ -36,6 +36,7 @@ except ImportError:
     numpy = None  # type: ignore[assignment]
 
 _RETRY_SECONDS = 0.2
+_MOST_TIMEOUT = 1e6
 
 
 class ServerError(Exception):
@@ -69,7 +70,7 @@ class PolicyClient:
 
     Args:
       url: address of the server, such as `http://127.0.0.1:8650`.
-      token: the token that the server has shown.
+      token: the token that the server has shown; whitespace around it, as from a file, is ignored.
       ca_file: PEM file of the certificate that has signed the server's, for `https`; None for the system's.
       patience: seconds for which a request is repeated while the server does not answer; one that answers that its
         learner is not ready is waited for without a limit.
@@ -79,15 +80,24 @@ class PolicyClient:
     def __init__(
         self, url: str, token: str, ca_file: str | None = None, patience: float = 120.0, timeout: float = 30.0
     ):
-        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+            port = parts.port
+        except ValueError:
+            port = 0
+        if port == 0 or parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a policy server: write http://HOST:PORT")
         if not isinstance(token, str) or not isinstance(ca_file, (str, type(None))):
             raise ValueError("token and ca_file are texts: the token that the server has shown, and a path")
+        token = token.strip()
+        if not token.isascii() or not token.isprintable():
+            raise ValueError("the token has other letters than the server's: give the one that the server has shown")
         for name, seconds in (("patience", patience), ("timeout", timeout)):
             if not isinstance(seconds, (int, float)) or not seconds >= 0:
                 raise ValueError(f"{name} must be a number of seconds, not {seconds!r}")
-        self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        if not 0 < timeout <= _MOST_TIMEOUT:
+            raise ValueError(f"timeout must be above 0, and at most {_MOST_TIMEOUT:g} seconds, not {timeout!r}")
+        self._host, self._port = parts.hostname, port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
         self._token = token
         self._patience = patience
@@ -231,7 +241,8 @@ class Episode:
 
     def __init__(self, client: PolicyClient):
         self._client = client
-        self._sequence = 0
+        self._sequence = -1
+        """Number of the newest timestep that the server has answered."""
         self.name = uuid.uuid4().hex
         """The server's name of the episode."""
         self.action: Any = None
@@ -239,7 +250,6 @@ class Episode:
 
     def step(self, reward: float, observation: Any, action: Any = None) -> Any:
         """Reports the reward of the last action and what was observed then; returns the next action."""
-        self._sequence += 1
         self._send({"reward": float(reward), "observation": observation, "action": action})
         return self.action
 
@@ -251,13 +261,11 @@ class Episode:
           observation: the last observation.
           terminated: whether the task itself ended; False at a time limit, or another end that is not part of the task.
         """
-        self._sequence += 1
         flag = "terminated" if terminated else "truncated"
         self._send({"reward": float(reward), "observation": observation, flag: True})
 
     def cut_off(self) -> None:
         """Ends the episode where the simulator cannot continue it, so that its place is free at once."""
-        self._sequence += 1
         self._send({"cut_off": True})
 
     def _send(self, content: dict[str, Any]) -> None:
@@ -266,9 +274,10 @@ class Episode:
         self._take(self._client._request("POST", "/v1/step", self._timestep(content)))
 
     def _timestep(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {"episode": self.name, "sequence": self._sequence, **content}
+        return {"episode": self.name, "sequence": self._sequence + 1, **content}
 
     def _take(self, answer: dict[str, Any]) -> None:
+        self._sequence += 1
         self.action = self._client._action(answer["action"]) if "action" in answer else None
 
 
@@ -305,6 +314,9 @@ class AgentsEpisode:
           EpisodeLost: the server has lost the episode of an agent; those of the others are cut off.
         """
         ended, chosen = ended or {}, actions or {}
+        for agent in ended:
+            if agent in self._open and agent not in observations:
+                raise ValueError(f"agent {agent!r} ends without an observation: give its last one")
         sent: list[tuple[str, Episode, dict[str, Any]]] = []
         for agent, observation in observations.items():
             content: dict[str, Any] = {"observation": observation}
@@ -312,9 +324,8 @@ class AgentsEpisode:
             if episode is None:
                 if agent in ended:
                     continue
-                episode = self._open[agent] = Episode(self._client)
+                episode = Episode(self._client)
             else:
-                episode._sequence += 1
                 content["reward"] = float(rewards.get(agent, 0.0))
             if agent in ended:
                 content["terminated" if ended[agent] else "truncated"] = True
@@ -342,22 +353,27 @@ class AgentsEpisode:
         while sent:
             part, rest = sent[:_MOST_TOGETHER], sent[_MOST_TOGETHER:]
             answers = self._client._request("POST", "/v1/steps", {"steps": [one for _, _, one in part]})["answers"]
-            again = []
+            again: list[tuple[str, Episode, dict[str, Any]]] = []
+            refused: tuple[str, dict[str, Any]] | None = None
             for (agent, episode, timestep), answer in zip(part, answers):  # noqa: B905 (not in Python 3.9)
                 code = answer.get("code")
                 if code is None:
                     episode._take(answer)
+                    self._open[agent] = episode
                 elif code in ("wait", "closed"):
                     again.append((agent, episode, timestep))
                 else:
-                    self._give_up(agent)
-                    kind = EpisodeLost if code in ("unknown_episode", "ended") else ServerError
-                    raise kind(answer["status"], code, f"{agent}: {answer['error']}")
+                    refused = agent, answer
+            if refused is not None:
+                agent, answer = refused
+                self._give_up(agent)
+                kind = EpisodeLost if answer["code"] in ("unknown_episode", "ended") else ServerError
+                raise kind(answer["status"], answer["code"], f"{agent}: {answer['error']}")
             sent = again + rest
 
     def _give_up(self, lost: str) -> None:
         """Cuts off the episodes of the other agents, as far as the server knows them."""
-        self._open.pop(lost)
+        self._open.pop(lost, None)
         for episode in self._open.values():
             try:
                 episode.cut_off()

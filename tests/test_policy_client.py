@@ -8,6 +8,8 @@ import pytest
 from open_door import TOKEN, opened
 from other_interpreters import interpreters
 
+from callboard.policy_client import PolicyClient
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = """
 import importlib.util, sys
@@ -44,9 +46,28 @@ def test_it_needs_no_package_and_runs_with_every_python():
             assert done.stdout.strip() == f"(3, {version}) ended", done.stderr
 
 
-@pytest.mark.parametrize("bad", ["127.0.0.1:8650", "ftp://127.0.0.1", "http://"])
+@pytest.mark.parametrize(
+    "bad", ["127.0.0.1:8650", "ftp://127.0.0.1", "http://", "http://[::1", "http://a:b", "http://a:0", "http://a:99999"]
+)
 def test_addresses_that_are_none(bad):
-    from callboard.policy_client import PolicyClient
-
     with pytest.raises(ValueError, match="no address"):
         PolicyClient(bad, TOKEN)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"token": "secret\nX: y"}, "the token has other letters than the server's: give"),
+        ({"token": "s\u00e9cret"}, "the token has other letters than the server's: give"),
+        ({"timeout": 0}, "timeout must be above 0, and at most 1e.06 seconds, not 0"),
+        ({"timeout": float("inf")}, "timeout must be above 0, and at most 1e.06 seconds, not inf"),
+    ],
+)
+def test_arguments_that_no_request_can_be_sent_with(given, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        PolicyClient("http://127.0.0.1:8650", **{"token": TOKEN, **given})
+
+
+def test_a_token_may_be_the_text_of_its_file():
+    with opened() as served:
+        assert PolicyClient(served.url, f"{TOKEN}\n").spaces()["action"]

@@ -62,6 +62,22 @@ def test_an_episode(served):
         episode.step(0.0, FIRST)
 
 
+def test_a_refused_timestep_can_be_corrected(served):
+    client = PolicyClient(served.url, TOKEN)
+    episode = client.begin(FIRST)
+    for wrong in ({"image": 1}, {**FIRST, "gear": object()}):
+        with pytest.raises((ServerError, TypeError)):
+            episode.step(1.5, wrong)
+    with pytest.raises(ValueError):
+        episode.step("much", FIRST)
+    assert episode.step(1.5, {**FIRST, "gear": 4})["turn"] == 1
+    with pytest.raises(ServerError, match="no part"):
+        episode.end(0.0, {}, terminated=True)
+    episode.cut_off()
+    with pytest.raises(EpisodeLost, match="has ended"):
+        episode.step(0.0, FIRST)
+
+
 @pytest.mark.parametrize("form", ["lists", "base64", "raw"])
 def test_forms_of_an_observation(served, form):
     name = f"form-{form}"
@@ -113,6 +129,20 @@ def test_more_agents_than_a_request_may_hold_are_sent_in_several(roomy):
         assert len(episode.step({}, {str(number): FIRST for number in range(3)})) == 3
     episode.cut_off()
     assert episode.actions == {}
+
+
+def test_a_refused_timestep_of_several_agents_can_be_corrected(roomy):
+    before = roomy.episodes.open_episodes
+    episode = PolicyClient(roomy.url, TOKEN).begin_agents({"red": FIRST, "blue": FIRST})
+    with pytest.raises(ServerError, match="no part"):
+        episode.step({}, {"red": FIRST, "blue": {}, "green": FIRST})
+    with pytest.raises(ValueError, match="^agent 'red' ends without an observation"):
+        episode.step({}, {"blue": FIRST}, {"red": True})
+    assert list(episode.step({}, {"red": FIRST, "blue": FIRST, "green": FIRST})) == ["red", "blue", "green"]
+    assert roomy.episodes.open_episodes == before + 3
+    with pytest.raises(ServerError, match="'8': all 8 places|8: all 8 places"):
+        episode.step({}, {str(number): FIRST for number in range(9)})
+    assert roomy.episodes.open_episodes == before
 
 
 def test_if_the_episode_of_one_agent_is_lost_the_others_are_cut_off(roomy):
