@@ -78,6 +78,7 @@ class ServedPolicy:
         self._reloads = not is_url(reference.run) and reference.checkpoint in ("", "best", "latest")
         self._next_look = time.monotonic() + RELOAD_SECONDS
         self._version = Version(0, 0)
+        self._problem = ""
         self.episodes = EpisodeServer(PlacePool(self._make_place, places), self._policy, lambda: self._version, silence)
 
     def serve(self, stop: threading.Event) -> None:
@@ -98,10 +99,12 @@ class ServedPolicy:
             file = policy_file(directory, self._reference.checkpoint)
             load_weights(file, self._weights.variables)
         except (OSError, CallboardError) as error:
-            # The run may be replacing its files.
-            _logger.warning("the newest weights cannot be loaded: %s", one_line(error))
+            # The run may be replacing its files.  A problem that stays is logged once.
+            before, self._problem = self._problem, one_line(error)
+            if self._problem != before:
+                _logger.warning("the newest weights cannot be loaded: %s", self._problem)
             return
-        self._seen = marks
+        self._seen, self._problem = marks, ""
         self._version = Version(0, self._version.step + 1)
         self.loaded = str(file.relative_to(directory.path))
         self._notify(f"serves newer weights: {self.loaded}")

@@ -91,7 +91,7 @@ def test_many_clients_get_the_actions_of_the_policy(agent, tmp_path):
 
 
 @pytest.mark.slow("daily")
-def test_newer_weights_are_loaded_and_damaged_ones_are_not(tmp_path, monkeypatch):
+def test_newer_weights_are_loaded_and_damaged_ones_are_not(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("callboard.launch.trained.served_policy.RELOAD_SECONDS", 0.0)
     write_run(tmp_path / "run", steps=(5,), scale=2)
     write_run(tmp_path / "other", steps=(12,))
@@ -116,6 +116,11 @@ def test_newer_weights_are_loaded_and_damaged_ones_are_not(tmp_path, monkeypatch
     policy.reload()
     assert policy.health()["policy"] == "checkpoints/000000000012/policy.npz"
     assert all(map(np.array_equal, after, [variable.numpy() for variable in policy._weights.variables]))
+    # What stays so, here a run that is gone, is logged once.
+    shutil.rmtree(checkpoints)
+    for _ in range(3):
+        policy.reload()
+    assert sum("cannot be loaded" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.slow("daily")
