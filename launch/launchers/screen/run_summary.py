@@ -10,7 +10,7 @@ from typing import Any
 
 from ....agents.agent_names import agent_name
 from ....environments import environment_text
-from ....environments.external.spaces_only import RECORDED_PREFIX
+from ....environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ....environments.recorded import open_data
 from ....errors import CallboardError, counted, did_you_mean, nearest, printable
 from ...experiments.checked_run import Run
@@ -32,7 +32,7 @@ _OF_SCRIPT = "__main__:"
 
 
 def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[str]) -> tuple[str, ...]:
-    """Returns commands that evaluate the policy of a run, if there is one, and that continue the run.
+    """Returns commands that evaluate or serve the policy of a run, if there is one, and that continue the run.
 
     Commands cannot import what is in the program that was started; for a run with such an environment, these are calls
     in Python.
@@ -57,20 +57,26 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
         return (policy, again) if has_policy else (again,)
     limits = [word for name, value in further.items() for word in (option_name(name), _option_value(value))]
     again = shlex.join(["callboard", "train", "--resume", "--run-dir", in_command(location), *options, *limits])
+    words = _words_with_policy(run.experiment, location, checkpoint)
+    return (shlex.join(words), again) if has_policy else (again,)
+
+
+def _words_with_policy(environment: EnvironmentPart, location: str, checkpoint: str) -> list[str]:
+    """Returns the command that evaluates the policy of a run, or serves it to simulators that no evaluation can step.
+
+    It names an environment for a run from recorded episodes alone, which has none.
+    """
+    env = environment.env if isinstance(environment.env, str) else ""
+    if env.startswith(EXTERNAL_PREFIX):
+        return ["callboard", "serve", in_command(location + f"@{checkpoint}" * bool(checkpoint))]
     words = ["callboard", "evaluate", in_command(location), *(["--checkpoint", checkpoint] if checkpoint else [])]
-    evaluate = shlex.join([*words, *_environment_to_evaluate(run.experiment)])
-    return (evaluate, again) if has_policy else (again,)
-
-
-def _environment_to_evaluate(environment: EnvironmentPart) -> list[str]:
-    """Returns the option that names an environment, for a run from recorded episodes alone, which has none."""
-    dataset = str(environment.env).removeprefix(RECORDED_PREFIX)
-    if dataset == environment.env or not isinstance(environment.env, str):
-        return []
+    dataset = env.removeprefix(RECORDED_PREFIX)
+    if dataset == env:
+        return words
     named = None
     with contextlib.suppress(CallboardError):
         named = recorded_environment(open_data(dataset).metadata)
-    return ["--env", printable(named[0]) if named is not None and is_harmless(named[0], {}) else "NAME"]
+    return [*words, "--env", printable(named[0]) if named is not None and is_harmless(named[0], {}) else "NAME"]
 
 
 def _settings_to_train_further(limits: LimitsPart, reason: str) -> dict[str, object]:

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import shlex
 
+import gymnasium
 import pytest
 from recorded_sets import CARTPOLE, cartpole_episode, write
 from untrained_runs import write_run
@@ -11,6 +12,7 @@ from untrained_runs import write_run
 import callboard
 from callboard.agents.impala import Impala
 from callboard.cli import evaluate, train
+from callboard.environments.external.spaces_file import write_spaces
 from callboard.launch.experiments.checked_run import Run
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.settings import write_experiment
@@ -96,6 +98,16 @@ def test_a_run_from_recorded_episodes_alone_is_evaluated_in_an_environment_that_
     (run.directory.checkpoints / "000000000040").mkdir(parents=True)
     evaluation, _ = next_commands(run, "runs/x", Outcome(reason=ENDS[1][0]), ())
     assert evaluation == f"callboard evaluate runs/x --checkpoint latest --env {env}"
+
+
+def test_the_policy_of_simulators_that_connect_is_served(tmp_path):
+    spaces = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3)
+    write_spaces(tmp_path / "spaces.json", *spaces)
+    directory = RunDirectory(tmp_path / "x")
+    experiment = Experiment(agent=Impala(), spaces=str(tmp_path / "spaces.json"), policy_server="127.0.0.1:8650")
+    (directory.checkpoints / "000000000040").mkdir(parents=True)
+    policy, _ = next_commands(Run(experiment, None, directory), "my runs", Outcome(reason="stopped by SIGINT"), ())
+    assert policy == "callboard serve 'my runs@latest'"
 
 
 def test_a_run_whose_environment_only_the_script_has_is_continued_by_the_script(tmp_path):
