@@ -293,7 +293,7 @@ class Session:
         layout, agent = experiment.acting_layout(policy_run.layout.spec), experiment.agent
         acting = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
         assign_weights(acting, self.get_weights(policy))
-        return ActingPolicy(acting, agent.acting_spec(layout.spec), self._run.experiment.seed)
+        return ActingPolicy(acting, agent.acting_spec(layout.spec), self._run.experiment.seed, layout.spec)
 
     def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.

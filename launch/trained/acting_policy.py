@@ -42,12 +42,16 @@ class ActingPolicy:
       policy: the policy, in the mode in which it is to act.
       spec: spec of the environment.
       seed: seed of sampled actions, at least 0.
+      environment: the spec of all that the environment gives, whose other parts of observations, such as that of
+        `critic_state`, may be given and are left out; None if it is `spec`.
 
     Raises:
       CallboardError: the policy supports only batches of a static size.
     """
 
-    def __init__(self, policy: Policy, spec: EnvironmentSpec, seed: int = 0):
+    def __init__(
+        self, policy: Policy, spec: EnvironmentSpec, seed: int = 0, environment: EnvironmentSpec | None = None
+    ):
         check_type("spec", spec, EnvironmentSpec, "an EnvironmentSpec")
         check_type("seed", seed, numbers.Integral, "a whole number")
         if not callable(policy) or not hasattr(policy, "initial_state"):
@@ -56,6 +60,8 @@ class ActingPolicy:
         """The environment's spec, as agents see it."""
         self._spec = spec
         self._encoding = encoding_of(spec)
+        whole = spec if environment is None else environment
+        self._unseen = set(whole.observation) - set(spec.observation) if isinstance(spec.observation, dict) else set()
         self._policy = policy
         self._state_spec = state_spec(policy)
         self._state_leaves = [(leaf.shape[1:], leaf.dtype.as_numpy_dtype) for leaf in tree.flatten(self._state_spec)]
@@ -104,6 +110,8 @@ class ActingPolicy:
         Raises:
           CallboardError: an argument has the wrong shape or dtype, is not finite, or allows no action.
         """
+        if self._unseen and isinstance(observation, Mapping):
+            observation = {name: part for name, part in observation.items() if name not in self._unseen}
         batch, size = read_observations(self._encoding.observation, observation)
         if not all(map(all_finite, tree.flatten(batch))):
             raise CallboardError("the observation is NaN or infinite: the policy can act on finite numbers only")

@@ -157,7 +157,7 @@ def load_policy(
         return ActingPolicy(exported.policy, exported.spec)
     saved = read_saved_policy(source, mode, epsilon, seed, trust)
     experiment = saved.experiment
-    return ActingPolicy(saved.policy, experiment.agent.acting_spec(saved.spec), experiment.seed)
+    return ActingPolicy(saved.policy, experiment.agent.acting_spec(saved.spec), experiment.seed, saved.spec)
 
 
 class RestoredPolicy(NamedTuple):

@@ -179,7 +179,13 @@ def test_a_policy_acts_without_what_only_its_critic_saw(agent, core, tmp_path):
         environment, state, actions = Guess(), None, []
         observation, _ = environment.reset(seed=3)
         for _ in expected:
-            action, state = policy({"own": observation["own"]}, state)
+            action, after = policy({"own": observation["own"]}, state)
+            if source == path:
+                assert policy(observation, state)[0] == action
+            else:
+                with pytest.raises(CallboardError, match="the part 'state', which the policy does not know"):
+                    policy(observation, state)
+            state = after
             actions.append(action)
             observation, *_ = environment.step(action)
         assert actions == expected
