@@ -94,7 +94,7 @@ class EpisodeMetrics:
         return self._sought.describe_missing()
 
 
-def number_of(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """Returns a number, a truth value, or an array with one of them, as a float; None for anything else."""
     if isinstance(value, float):
         return value
@@ -106,7 +106,7 @@ def number_of(value: Any) -> float | None:
 
 
 def _number(key: str, value: Any) -> float | None:
-    number = number_of(value)
+    number = as_number(value)
     if number is None and value is not None:
         raise CallboardError(
             f"the episode metric {key!r} is {type_text(value)} in the environment's info, not a number: leave it out"

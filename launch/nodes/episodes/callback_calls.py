@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....callbacks import CallbackFailed, CallbackRun, Metrics
-from ....environments.batches.episode_metrics import number_of
+from ....environments.batches.episode_metrics import as_number
 from ....errors import anything_raised, check_text, one_line, type_text
 from ....settings.callback_settings import make_callbacks, overridden
 from ...experiments.checked_run import Run
@@ -92,7 +92,7 @@ def _checked(metrics: Any) -> dict[str, float]:
         raise TypeError(f"it returned {type_text(metrics)}, not a mapping of metrics or None")
     checked = {}
     for name, value in metrics.items():
-        number = number_of(value)
+        number = as_number(value)
         if not isinstance(name, str) or number is None:
             raise TypeError(f"it returned the metric {name!r} with the value {value!r}, not a number by name")
         check_text(name, "it returned the metric")
