@@ -203,8 +203,14 @@ def test_studies_that_ship_are_valid_and_described(name):
             "grid: {agent.optimizer.learning_rate: [1.0e-3], agent.optimizer: [{learning_rate: 1.0e-4}]}",
             "grid.agent.optimizer and grid.agent.optimizer.learning_rate set the same",
         ),
-        ("agents: [impala]\nenvironments: 5", "environments must be a list or null, not 5"),
-        ("agents: [impala]\nenvironments: {env: CartPole-v1}", "environments must be a list or null, not"),
+        (
+            "agents: [impala]\nenvironments: 5",
+            "environments must be a list of settings by name, such as",
+        ),
+        (
+            "agents: [impala]\nenvironments: {env: CartPole-v1}",
+            "environments must be a list of settings by name, such as",
+        ),
         ("agents: [impala]\nenvironments: [{name: x}]", "environments, entry 1, needs env"),
         ("agents: [impala, impala]\nenvironments: [CartPole-v1]", "two combinations are named 'impala-CartPole-v1'"),
         ("agents: [impala]\nenvironments: [CartPole-v1]\nvariants: [{name: a}, {name: A}]", "two combinations are"),
