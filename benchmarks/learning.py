@@ -284,7 +284,7 @@ def work(quick: bool) -> dict[str, Work]:
             "network.lstm_size": 64,
         },
     )
-    continuous = {**small, "batch_size": 256}
+    continuous = {**small, "batch_size": 256, "updates_per_call": 1}
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
