@@ -243,12 +243,19 @@ class WeightRelay(WeightFetcher):
             self._connections.discard(connection)
 
     def _other_than(self, have: Sequence[int] | None) -> Any:
-        """Returns weights and their version, which is another than `have`; None if none come in time."""
+        """Returns weights and their version, which is another than `have`; None if none come in time.
+
+        An earlier version is handed out only if the learner has no later one: it restores a checkpoint, perhaps.
+        """
         self._wanted.set()
         with self._answered:
-            # No node may have asked for a while.
-            self._answered.wait_for(lambda: not self._fresh.has_passed, _HOLD_SECONDS)
+            # No node may have asked for a while, and a node may have later weights, from an earlier relay.
+            self._answered.wait_for(lambda: not (self._fresh.has_passed or self._is_behind(have)), _HOLD_SECONDS)
         return self._store.get_variables(have, patience=_HOLD_SECONDS)
+
+    def _is_behind(self, have: Sequence[int] | None) -> bool:
+        version = self._store.version()
+        return version is not None and have is not None and version < tuple(have)
 
 
 class _Memory:

@@ -109,6 +109,26 @@ def test_the_learner_sends_each_version_once_to_a_machine(learner, nodes):
         assert all(np.unique(node.weights.values[0]) == [step] for node in nodes)
 
 
+def test_a_node_with_later_weights_than_the_relay_waits_for_later_ones(learner, nodes):
+    relaying, ahead = nodes[:2]
+    learner.publish(62)
+    assert fetched_by_all([relaying, ahead], 62)
+    ahead.weights.receive((0, 63), learner.store.get_variables(None)[1])
+    ahead.weights._newest = (0, 63)
+    assert ahead.weights.take()
+    publishing = threading.Timer(0.1, learner.publish, (64,))
+    publishing.start()
+    assert wait_until(ahead.fetch, 20.0, 0.0) and ahead.step == 64
+    publishing.join()
+
+
+def test_a_learner_that_restores_a_checkpoint_sends_earlier_weights(learner, nodes):
+    learner.publish(62)
+    assert fetched_by_all(nodes, 62)
+    learner.publish(10)
+    assert fetched_by_all(nodes, 10)
+
+
 def test_weights_that_arrive_are_those_of_the_learner_and_cannot_be_changed(learner, nodes):
     assert fetched_by_all(nodes, 0)
     values = nodes[1].weights.values[0]
