@@ -97,7 +97,7 @@ class EpisodeMetrics:
 def as_number(value: Any) -> float | None:
     """Returns a number, a truth value, or an array with one of them, as a float; None for anything else."""
     if isinstance(value, float):
-        return value
+        return float(value)
     if isinstance(value, bool | int | np.generic | np.ndarray) and np.size(value) == 1:
         array = np.asarray(value)
         if array.dtype.kind in "biuf":

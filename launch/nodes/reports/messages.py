@@ -7,6 +7,8 @@ A node sends a `Report` and receives a `RunState`.  Courier hangs on NumPy value
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class LeaseRequest(NamedTuple):
     """An actor's request for its lease."""
@@ -155,7 +157,11 @@ class RunState(NamedTuple):
 
 
 def plain_message(message: Any) -> Any:
-    """Returns the list of a message's fields, in which messages and tuples are lists, too."""
+    """Returns the list of a message's fields, in which messages, tuples and arrays are lists, too."""
     if isinstance(message, tuple | list):
         return [plain_message(field) for field in message]
+    if isinstance(message, Mapping):
+        return {plain_message(key): plain_message(value) for key, value in message.items()}
+    if isinstance(message, np.generic | np.ndarray):
+        return message.tolist()
     return message

@@ -1,5 +1,6 @@
 """Messages between nodes and the coordinator, as Courier sends them and as they arrive."""
 
+import numpy as np
 import pytest
 import tree
 
@@ -51,3 +52,18 @@ def test_a_message_arrives_as_it_was_sent(message):
         assert type(getattr(arrived, name, None)) is type(getattr(message, name, None))
     for name in ("replies", "commands"):
         assert list(getattr(arrived, name, [])) == list(getattr(message, name, []))
+
+
+def test_numpy_values_are_sent_as_pythons_own():
+    report = Report(
+        {"environment_steps": np.int64(3)},
+        {np.str_("loss"): np.float64(0.5)},
+        np.array([[1.0, 2.0]], np.float32),
+        requests=[("task", {"level": np.int32(2), "open": np.True_}), ("stop", np.str_("it is enough"))],
+        episode_values=[[None, {"height": [np.float64(1.0), np.float32(0.25)]}]],
+    )
+    sent = plain_message(report)
+    assert all(type(field) in PLAIN for field in tree.flatten(sent))
+    assert all(type(name) is str for name in sent[1])
+    assert sent[:3] == [{"environment_steps": 3}, {"loss": 0.5}, [[1.0, 2.0]]]
+    assert sent[7] == [["task", {"level": 2, "open": True}], ["stop", "it is enough"]]
