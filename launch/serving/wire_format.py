@@ -137,13 +137,11 @@ def _arrays(encoding: Nest, given: Any, rest: memoryview, path: tuple[str, ...] 
         if not isinstance(given, Mapping):
             return given  # It is refused where it is read.
         names = {str(key): key for key in encoding}
-        read = {
-            names[name]: _arrays(encoding[names[name]], given[name], rest, (*path, name))
-            for name in given
-            if name in names
-        }
         # Other parts are refused where it is read.
-        return read | {name: part for name, part in given.items() if name not in names}
+        return {
+            names.get(name, name): _arrays(encoding[names[name]], part, rest, (*path, name)) if name in names else part
+            for name, part in given.items()
+        }
     if not isinstance(given, list) or len(given) != len(encoding):
         raise CallboardError(f"the value{place_text(path)} must be a list of its {len(encoding)} parts")
     pairs = enumerate(zip(encoding, given, strict=True))
