@@ -91,6 +91,8 @@ def no_run(name: str) -> CallboardError:
     text = f"there is no run in {name or repr('')}: it has no experiment.yaml"
     if named := _run_of_weights(name):
         return _no_weights(named)
+    if not is_url(name) and os.path.isfile(os.path.join(name, "saved_model.pb")):
+        return CallboardError(f"{text}. It is an exported policy: name its run, or read it with callboard.load_policy")
     inside = [] if is_url(name) or not os.path.isdir(name) else runs_in(name)
     return CallboardError(f"{text}; name a run in it, such as {inside[0]}" if inside else text)
 

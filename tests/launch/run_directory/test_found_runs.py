@@ -39,3 +39,8 @@ def test_weights_stand_for_the_whole_run_unless_a_step_is_named(tmp_path):
         assert str(error) == f"the whole run is meant here, not the weights of a step: name {run}"
     with pytest.raises(CallboardError, match=f"not the weights of a step: name {run}$"):
         find_runs(f"{run}@200")
+
+
+def test_an_exported_policy_is_no_run(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    assert "It is an exported policy: name its run, or read it with callboard.load_policy" in str(no_run(str(tmp_path)))
