@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from .. import __version__
 from ..errors import CallboardError, ProcessEnded, limits_text, long_paths_refused, message_of, printable, unknown
 from ..launch.launchers.node_processes.forkserver import stop_forkserver
-from ..launch.processes.stop_signals import Stopped, raise_at_signals
+from ..launch.processes.stop_signals import Stopped, exit_code_of_signal, raise_at_signals
 from ..messages.caller_words import words_of_command
 from ..runtime.descendants import end_descendants
 from ..settings.own_modules import search_working_directory
@@ -142,7 +142,9 @@ def run_command() -> None:
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except BaseException as error:
-        if not (isinstance(error, BrokenPipeError) and _output_is_closed()):
+        # Code that is being imported may have made another exception of `Stopped`.
+        signalled = exit_code_of_signal()
+        if signalled is None and not (isinstance(error, BrokenPipeError) and _output_is_closed()):
             with contextlib.suppress(OSError):
                 if isinstance(error, OSError) and error.errno in _FULL:
                     print(f"callboard: no more can be written: {printable(str(error))}", file=sys.stderr)
@@ -150,7 +152,7 @@ def run_command() -> None:
                     traceback.print_exc()
                 if limits := limits_text(error):
                     print(limits, file=sys.stderr)
-        code = 1
+        code = signalled or 1
     # Processes that environments have left running; `multiprocessing` would wait for them.
     end_descendants(os.getpid())
     atexit._run_exitfuncs()

@@ -48,6 +48,11 @@ def raise_at_signals() -> None:
     os.register_at_fork(after_in_child=_leave_signals_to_parent)
 
 
+def exit_code_of_signal() -> int | None:
+    """Returns the exit code for the first signal since `raise_at_signals`; None if there was none."""
+    return Stopped(_early[0]).exit_code if _early else None
+
+
 class ThreadSignals:
     """Stop signals of a program in another thread than the main one, to which Python delivers none."""
 

@@ -117,6 +117,24 @@ command.run_command()
     assert done.stderr.splitlines()[-1].startswith("This process got no more memory or threads: look at `ulimit -v`")
 
 
+def test_a_signal_of_which_an_import_makes_another_error_ends_the_command_without_a_traceback():
+    code = """
+import signal
+from callboard.cli import command
+
+def import_what_turns_errors_into_its_own():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except BaseException as error:
+        raise ImportError("it does not load") from error
+
+command.main = import_what_turns_errors_into_its_own
+command.run_command()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (143, "")
+
+
 @pytest.mark.parametrize("command", ["study", "top", "zoo list --from", "dataset info", "compare", "ls"])
 def test_a_path_that_is_too_long_is_one_line(command, capsys):
     assert main([*command.split(), "x" * 300]) == 2
