@@ -16,7 +16,7 @@ import numpy as np
 import tree
 
 from .data import Timestep, copied
-from .errors import CallboardError, type_text
+from .errors import CallboardError, is_utf8, type_text
 
 Metrics = Mapping[str, float]
 
@@ -246,7 +246,8 @@ def plain_task(task: Any) -> Any:
       CallboardError: JSON cannot express the task.
     """
     try:
-        return json.loads(json.dumps(task, default=_plain_number, allow_nan=False))
+        text = json.dumps(task, default=_plain_number, allow_nan=False, ensure_ascii=False)
+        return json.loads(text.encode(), parse_int=_sent_integer)
     except (TypeError, ValueError, RecursionError) as error:
         raise CallboardError(
             f"a task must be plain data (numbers, text, lists, mappings with text as keys): {error}"
@@ -259,8 +260,14 @@ def check_reason(reason: Any) -> None:
     Raises:
       CallboardError: names it.
     """
-    if not isinstance(reason, str) or not reason.strip():
+    if not isinstance(reason, str) or not reason.strip() or not is_utf8(reason):
         raise CallboardError(f"the reason to stop must be a text, such as 'solved', not {reason!r}")
+
+
+def _sent_integer(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(f"the number {digits[:20]} has more than 64 bits; give it as text")
+    return int(digits)
 
 
 def _plain_number(value: Any) -> Any:

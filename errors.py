@@ -221,6 +221,11 @@ def rounded(number: float) -> str:
     return f"{number:.1f}" if abs(number) < 1e15 else f"{number:.4g}"
 
 
+def is_utf8(text: str) -> bool:
+    """Returns whether a text has no part of a letter, which no file and no message can hold."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def check_text(name: object, what: str) -> None:
     """Raises `CallboardError` if a user's name is text that no file can hold, such as part of a letter.
 
@@ -228,7 +233,7 @@ def check_text(name: object, what: str) -> None:
       name: the name.
       what: what has it, for the message, such as `team.py has the agent`.
     """
-    if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
+    if isinstance(name, str) and not is_utf8(name):
         raise CallboardError(f"{what} {name!r}, which is no text in UTF-8: rename it")
 
 

@@ -34,7 +34,8 @@ def test_a_task_is_plain_data():
     task = {"size": np.int64(3), "places": np.array([1.0, 2.0]), "pair": (1, 2)}
     assert plain_task(task) == {"size": 3, "places": [1.0, 2.0], "pair": [1, 2]}
     assert type(plain_task(task)["size"]) is int
-    for wrong in ({1, 2}, {"a": object()}):
+    assert plain_task([2**63 - 1, -(2**63)]) == [2**63 - 1, -(2**63)]
+    for wrong in ({1, 2}, {"a": object()}, 2**63, [-(2**63) - 1], np.uint64(2**63), "\ud800", {"\udfff": 1}):
         with pytest.raises(CallboardError, match="a task must be plain data"):
             plain_task(wrong)
 

@@ -81,7 +81,7 @@ def test_a_metric_that_is_no_number_is_an_error(value):
         CallbackCalls([Returning({"a": value})], RUN).call("on_result", {})
 
 
-@pytest.mark.parametrize("reason", [None, "", 3])
+@pytest.mark.parametrize("reason", [None, "", 3, "solved \ud800"])
 def test_a_reason_to_stop_is_a_text(reason):
     with pytest.raises(CallboardError, match="reason to stop must be a text"):
         RUN.stop(reason)
