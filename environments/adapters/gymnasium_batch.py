@@ -113,7 +113,7 @@ class GymnasiumBatch(BatchedEnvironment):
                 observations[index], reward, terminated, truncated, followed[index] = outcome
             except (TypeError, ValueError) as error:
                 raise wrong_step(environments[index], outcome) from error
-            number = one_number(reward)
+            number = reward if type(reward) is float else one_number(reward)
             if number is None:
                 raise wrong_step(environments[index], outcome)
             rewards[index] = number

@@ -12,6 +12,7 @@ from ..batches import encoding
 from .encoding import Leaf
 from .observation_values import place_text
 
+_TEXT = (str, bytes)
 _NUMBERS = "biuf"
 _PLAIN = frozenset((bool, int, float))
 _LISTS = frozenset((list, tuple))
@@ -63,8 +64,10 @@ def read_numbers(given: Any, name: str) -> np.ndarray:
 
 def one_number(given: Any) -> float | None:
     """Returns one number as a float, which may not be finite; None if it is anything else, such as text."""
+    if type(given) is float:
+        return given
     try:
-        return None if isinstance(given, str | bytes) else float(given)
+        return None if isinstance(given, _TEXT) else float(given)
     except (TypeError, ValueError, OverflowError):
         return None
 
