@@ -155,7 +155,7 @@ class MadeAgents:
     def reset(self, seed=None, options=None):
         raise AssertionError
 
-    step = reset
+    step = state = reset
 
     def close(self):
         pass
