@@ -20,7 +20,7 @@ from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .learning.exploration_bonus import ExplorationBonus, check_bonus, make_bonus, of_loss
+from .learning.exploration_bonus import ExplorationBonus, check_bonus, is_spread, make_bonus, of_loss
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
@@ -62,7 +62,7 @@ class ApexPolicy(QPolicy):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         with sampling(seed if self._samples else None, slot):
-            outputs, state = self._acting.step(timestep, state)
+            outputs, state = self._acting.step(timestep, state, self.bonus_weight(slot))
         actions = self._actions
         legal = actions.legal(timestep.observation)
         q = mask_illegal(self._values.mean(outputs), legal)
@@ -98,7 +98,7 @@ class Apex(ApexSettings, Agent):
         check_stack(layout.spec, self.frame_stack)
         if self.distribution != "none":
             check_support(self)
-        check_bonus(self)
+        check_bonus(self, layout)
         self.make_replay(layout).check()
 
     @property
@@ -124,7 +124,12 @@ class Apex(ApexSettings, Agent):
     def make_networks(self, layout: Layout) -> QNetworks:
         spec, noisy_sigma = stacked_spec(layout.spec, self.frame_stack), self.noisy_sigma if self.noisy else None
         make_network = functools.partial(
-            q_network, spec, **vars(self.network), **self.values.outputs, noisy_sigma=noisy_sigma
+            q_network,
+            spec,
+            **vars(self.network),
+            **self.values.outputs,
+            noisy_sigma=noisy_sigma,
+            takes_bonus_weight=is_spread(self),
         )
         returns = make_reward_normalizer(self)
         value_range = ValueRange(self, returns) if self.distribution == "categorical" else None
@@ -206,9 +211,13 @@ class Apex(ApexSettings, Agent):
         record, info = sample.record, sample.info
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = self._clipped(record.reward)
+        index = global_index(tf.shape(record.first)[1])
+        bonus_weight: Any = ()
         if bonus is not None:
             measured = bonus.measured(record)
-            reward_t = bonus.added(reward_t, measured)
+            # Q-learning learns the values of any weight from any transition.
+            bonus_weight = bonus.weights_of_rows(index)
+            reward_t = bonus.added(reward_t, measured, bonus_weight)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         if networks.value_range is not None:
             networks.value_range.update(sample)
@@ -216,12 +225,12 @@ class Apex(ApexSettings, Agent):
         x_n = take_along_time(record.observation, steps.index)
         if networks.online.normalizer is not None:
             networks.online.normalizer.update(x_0, leading=1)
-        index = global_index(tf.shape(record.first)[1])
 
         def values(network: Network, observation: Nest, number: int, training: bool = False) -> Any:
             different = None if seed is None else stream_seed(seed, Stream.NETWORK_PASS, number)
             with sampling(different, index, same_noise=True):
-                return network.step(Inputs(observation), (), record.first[0], training)[0]
+                inputs = Inputs(observation, bonus_weight=bonus_weight)
+                return network.step(inputs, (), record.first[0], training)[0]
 
         distribution = self.values_of(networks)
         outputs_0 = values(networks.online, x_0, 0, training=True)

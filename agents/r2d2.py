@@ -15,7 +15,7 @@ from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .learning.exploration_bonus import ExplorationBonus, check_bonus, make_bonus, of_loss
+from .learning.exploration_bonus import ExplorationBonus, check_bonus, is_spread, make_bonus, of_loss
 from .learning.gradient_learner import GradientLearner
 from .learning.gradient_step import LossOutput
 from .learning.network_inputs import sequence_inputs
@@ -40,13 +40,15 @@ class R2D2Extras(NamedTuple):
     """See `ActingNetwork.previous_reward`."""
     return_deviation: Any = ()
     """See `QPolicy.return_deviation`."""
+    bonus_weight: Any = ()
+    """See `QPolicy.bonus_weight`."""
 
 
 class R2D2Policy(QPolicy):
     """Acts on stacked frames, the previous action and the previous reward, with a recurrent core."""
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(timestep, state)
+        outputs, state = self._acting.step(timestep, state, self.bonus_weight(slot))
         legal = self._actions.legal(timestep.observation)
         q = mask_illegal(outputs, legal)
         action = self._actions.of_values(self.choose(q, slot, seed, legal))
@@ -54,7 +56,7 @@ class R2D2Policy(QPolicy):
 
     def extras(self, q: tf.Tensor, previous_reward: Any, slot: tf.Tensor) -> Any:
         """Returns the values to be recorded, for action values `[B, A]` or `[B, K, M]`."""
-        return R2D2Extras(q, previous_reward, self.return_deviation(slot))
+        return R2D2Extras(q, previous_reward, self.return_deviation(slot), self.bonus_weight(slot))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,10 +84,11 @@ class R2D2(R2D2Settings, Agent):
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         check_sequences(self, layout)
-        check_bonus(self)
+        check_bonus(self, layout)
 
     def make_networks(self, layout: Layout) -> QNetworks:
-        make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        make_network = functools.partial(q_network, spec, **vars(self.network), takes_bonus_weight=is_spread(self))
         return QNetworks(make_network, layout, self.epsilon, make_reward_normalizer(self))
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
@@ -155,7 +158,7 @@ class R2D2(R2D2Settings, Agent):
         actions = networks.actions
         if bonus is not None:
             measured = bonus.measured(trace)
-            trace = trace._replace(reward=bonus.added(trace.reward, measured))
+            trace = trace._replace(reward=bonus.added(trace.reward, measured, trace.extras.bonus_weight))
         delta_t, valid_t = self._td_errors(actions, trace, q_online, self._values(networks.target, sample))
         error_t = actions.mean(tf.abs(delta_t))
         weight = importance_weights(

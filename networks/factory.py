@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
@@ -20,7 +21,7 @@ from .heads.heads import DistributionalQHead, DuelingQHead, GaussianValueHead, P
 from .heads.implicit_quantiles import ImplicitQuantileHead
 from .heads.popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
 from .heads.selected_heads import check_heads, make_heads
-from .network import Network
+from .network import Network, with_bonus_weight
 from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
 from .stochastic_layers import NoisyLayers
@@ -140,6 +141,7 @@ def q_network(
     heads_by: str | None = None,
     fractions: int | None = None,
     noisy_sigma: float | None = None,
+    takes_bonus_weight: bool = False,
     **of_torso: Any,
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
@@ -167,6 +169,7 @@ def q_network(
         values, or for what `atoms` says.
       noisy_sigma: initial scale of the noise of noisy layers in the head (`stochastic_layers.NoisyDense`); None for
         layers without noise.
+      takes_bonus_weight: whether the torso also sees the weight of the exploration bonus, see `Inputs`.
       **of_torso: further arguments of `make_torso`.
 
     Raises:
@@ -181,7 +184,11 @@ def q_network(
         raise CallboardError(f"distributions of values are for one choice, not {specs.describe(spec.action)}")
     of_torso |= {"torso": torso, "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
     parts = _Parts(spec, of_torso, (core, lstm_size, core_options))
-    before_head = parts.make(RunningNormalizer(spec.observation) if normalize_observations else None)
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+    before_head = parts.make(normalizer, takes_bonus_weight=takes_bonus_weight)
+    make_network = functools.partial(
+        Network, spec, previous_inputs=previous_inputs, takes_bonus_weight=takes_bonus_weight, **before_head
+    )
     make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
     layers = Layers((stream_size,) if stream_size else (), activation, layer_norm, make_noisy)
 
@@ -200,12 +207,11 @@ def q_network(
 
     heads = make_heads(spec.observation, heads_by, make_head)
     if head is None:
-        return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs)
+        return make_network(head=heads)
     values = (len(choices.sizes), int(choices.sizes.max())) if composed else (int(choices.sizes[0]),)
     numbers = () if atoms is None else (atoms,)
     shapes = {"": (*values, *numbers)} if fractions is None else {"values": (*values, fractions)}
-    check = functools.partial(check_outputs, head, shapes)
-    return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs, check_outputs=check)
+    return make_network(head=heads, check_outputs=functools.partial(check_outputs, head, shapes))
 
 
 def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
@@ -242,12 +248,15 @@ class _Parts(NamedTuple):
     core: tuple[Any, ...]
     """Arguments of `make_core`."""
 
-    def make(self, normalizer: RunningNormalizer | None, unseen: str | None = None) -> dict[str, Any]:
+    def make(
+        self, normalizer: RunningNormalizer | None, unseen: str | None = None, takes_bonus_weight: bool = False
+    ) -> dict[str, Any]:
         """Makes the parts of a network before its head, as arguments of `Network`.
 
         Args:
           normalizer: normalizes observations; None leaves them unchanged.
           unseen: key of a part of the observation that they do not see; None for none.
+          takes_bonus_weight: whether they see the weight of the exploration bonus.
         """
         spec, of_torso = self.spec, dict(self.torso)
         seen = normalizer if unseen is None else WithoutPart(spec.observation, unseen, normalizer)
@@ -257,4 +266,7 @@ class _Parts(NamedTuple):
             spec = specs.without_part(spec, unseen)
             torsos = of_torso.get("torsos", {})
             of_torso["torsos"] = {name: torso for name, torso in torsos.items() if name.split("/")[0] != unseen}
+        if takes_bonus_weight:
+            weight = dm_specs.BoundedArray((), np.float32, 0, np.inf)
+            spec = spec._replace(observation=with_bonus_weight(spec.observation, weight), encoding=None)
         return {"normalizer": seen, "torso": make_torso(spec, **of_torso), "core": make_core(*self.core)}

@@ -1,6 +1,6 @@
 """The `Network` module: a torso for features, a core for memory and a head for outputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -16,6 +16,9 @@ from .recurrent import Core
 from .tensor_words import tensors_text
 from .torsos.flatten import flat_features
 
+BONUS_WEIGHT = "bonus_weight"
+"""The part of an observation that holds `Inputs.bonus_weight`, for the torso of a network that takes it."""
+
 
 class Inputs(NamedTuple):
     """Inputs of a network, with leading axes `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
@@ -25,6 +28,8 @@ class Inputs(NamedTuple):
     """The action that led to the observation; `()` for networks that do not take it."""
     previous_reward: Any = ()
     """The reward of that action; `()` for networks that do not take it."""
+    bonus_weight: Any = ()
+    """The weight of the exploration bonus in the values that are wanted; `()` for networks that do not take it."""
 
 
 class Network(tf.Module):
@@ -57,6 +62,7 @@ class Network(tf.Module):
         previous_inputs: bool = False,
         normalizer: RunningNormalizer | WithoutPart | None = None,
         check_outputs: Callable[[Any], None] | None = None,
+        takes_bonus_weight: bool = False,
         name: str | None = None,
     ) -> None:
         """Builds all variables.
@@ -70,6 +76,7 @@ class Network(tf.Module):
             features: actions as in `flatten.flat_features`, a reward r as sign(r) log(1 + |r|).
           normalizer: normalizes observations before the torso; None leaves them unchanged.
           check_outputs: raises `CallboardError` if the head's outputs are not what they should be; None for no check.
+          takes_bonus_weight: whether the torso sees `Inputs.bonus_weight`, as the part `bonus_weight` of observations.
           name: name of the module.
 
         Raises:
@@ -80,6 +87,7 @@ class Network(tf.Module):
         self._core = core
         self._head = head
         self.previous_inputs = previous_inputs
+        self.takes_bonus_weight = takes_bonus_weight
         self.normalizer = normalizer
         keep_spec(self, spec)
         with TRACING:
@@ -180,6 +188,8 @@ class Network(tf.Module):
 
     def _features(self, inputs: Inputs, first: tf.Tensor, training: bool = False) -> tf.Tensor:
         observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
+        if self.takes_bonus_weight:
+            observation = with_bonus_weight(observation, inputs.bonus_weight)
         features = self._torso(observation, training=training)
         if not self.previous_inputs:
             return features
@@ -202,7 +212,7 @@ class Network(tf.Module):
 
     def _build(self, spec: specs.EnvironmentSpec) -> Any:
         observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
-        inputs = Inputs(observation, action, tf.zeros((1,)))
+        inputs = Inputs(observation, action, tf.zeros((1,)), tf.zeros((1,)))
         first = tf.ones((1,), tf.bool)
         features = self._features(inputs, first)
         _check_features("torso", features)
@@ -233,6 +243,12 @@ def _check_features(part: str, features: Any) -> None:
         raise CallboardError(f"a {part} must give features [batch, size]; this one gives {found}")
     if not features.dtype.is_floating:
         raise CallboardError(f"a {part} must give floats; this one gives {features.dtype.name}")
+
+
+def with_bonus_weight(observation: Nest, weight: Any) -> Nest:
+    """Returns an observation, or its spec, with the part `bonus_weight`; one without parts is `observation`."""
+    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
+    return {**parts, BONUS_WEIGHT: weight}
 
 
 def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:

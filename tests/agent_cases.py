@@ -103,6 +103,9 @@ AGENT_CASES = (
                 {**SMALL_APEX, "distribution": "implicit", "atoms": 5, "noisy": True}, transitions=3, slow=True
             ),
             "apex-rnd": SmallUpdate({**SMALL_APEX, **bonus("rnd")}, transitions=3, slow=True),
+            "apex-spread-rnd": SmallUpdate(
+                {**SMALL_APEX, **bonus("rnd"), "bonus.spread": True}, transitions=3, slow=True
+            ),
         },
         prioritized=True,
     ),
@@ -200,7 +203,7 @@ AGENT_CASES = (
                     transitions=8,
                     slow=True,
                 )
-                for name, of_bonus in (("r2d2", {}), ("r2d2-icm", bonus("icm")))
+                for name, of_bonus in (("r2d2", {}), ("r2d2-icm", {**bonus("icm"), "bonus.spread": True}))
             }
         },
         prioritized=True,

@@ -5,7 +5,7 @@ A bonus is part of the learner alone: actors, evaluations and exported policies 
 the advantages of `intrinsic`; and `trained_too` adds what the bonus's own networks learn from the same transitions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,19 @@ from ...action_masks import without_mask
 from ...data import Layout, Nest, Record
 from ...errors import CallboardError
 from ...networks.bonus_networks import Curiosity, ObservationNetwork, RandomDistillation
-from ...networks.network import merge_time, split_time
+from ...networks.network import BONUS_WEIGHT, merge_time, split_time
 from ...networks.normalization import RunningNormalizer
 from ...replay import stacked_spec
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ...transitions import valid_transitions
-from ..losses.exploration_bonus import Prediction, curiosity, distillation, inverse_loss, non_episodic
+from ..losses.exploration_bonus import (
+    Prediction,
+    curiosity,
+    distillation,
+    inverse_loss,
+    non_episodic,
+    weight_ladder,
+)
 from ..losses.policy_gradient import value_loss
 from ..losses.replicas import valid_mean
 from ..losses.shapes import where_valid
@@ -71,11 +78,21 @@ class ExplorationBonus(tf.Module):
       spec: the environment's spec, as the agent's network sees it.
       discount: γ of the sums of bonuses, below 1.
       has_values: whether there is a network for the values of bonuses.
+      slots: environments of all actors, if each has a weight of its own; None for one weight.
     """
 
-    def __init__(self, settings: BonusSettings, network: Any, spec: EnvironmentSpec, discount: float, has_values: bool):
+    def __init__(
+        self,
+        settings: BonusSettings,
+        network: Any,
+        spec: EnvironmentSpec,
+        discount: float,
+        has_values: bool,
+        slots: int | None = None,
+    ):
         super().__init__()
         self.weight = settings.weight
+        self._weights = None if slots is None else weight_ladder(slots, settings.weight)
         self._discount = discount
         self._forward_weight = settings.forward_weight
         visible = without_mask(spec.observation)
@@ -118,9 +135,18 @@ class ExplorationBonus(tf.Module):
         values = in_column_parts(lambda part, _: self._values(part), without_mask(record.observation))
         return non_episodic(estimate, values, measured.bonus, measured.valid, record.last, self._discount, **of_steps)
 
-    def added(self, reward_t: Any, measured: Measured) -> tf.Tensor:
-        """Returns rewards `[T, B]` with the bonus."""
-        return reward_t + self.weight * tf.cast(measured.bonus, reward_t.dtype)
+    def weights_of_rows(self, row: tf.Tensor) -> Any:
+        """Returns weights `[B]` for rows of a batch from all environments, each as often; `()` with one weight.
+
+        Args:
+          row: integers `[B]`, their places in the global batch.
+        """
+        return () if self._weights is None else tf.gather(self._weights, row % len(self._weights))
+
+    def added(self, reward_t: Any, measured: Measured, weight: Any = ()) -> tf.Tensor:
+        """Returns rewards `[T, B]` with the bonus, times the weights `[B]` or `[T, B]`, or `()` for the one of all."""
+        weight = self.weight if isinstance(weight, tuple) else tf.cast(weight, reward_t.dtype)
+        return reward_t + weight * tf.cast(measured.bonus, reward_t.dtype)
 
     def weighted(self, measured: Measured, advantages: tf.Tensor) -> tf.Tensor:
         """Returns advantages of bonuses `[T, B]` with their weight; 0 where transitions are not valid."""
@@ -194,7 +220,13 @@ def make_bonus(agent: Any, layout: Layout, has_values: bool) -> ExplorationBonus
         return None
     discount = settings.discount if has_values else agent.discount
     spec = stacked_spec(layout.spec, agent.frame_stack)
-    return ExplorationBonus(settings, agent.network, spec, discount, has_values)
+    slots = _environments(layout) if is_spread(agent) else None
+    return ExplorationBonus(settings, agent.network, spec, discount, has_values, slots)
+
+
+def is_spread(agent: Any) -> bool:
+    """Returns whether each environment has a weight of the bonus of its own, which the network takes."""
+    return getattr(agent.bonus, "spread", False)
 
 
 def further(bonus: ExplorationBonus | None) -> list[Objective]:
@@ -207,8 +239,8 @@ def of_loss(bonus: ExplorationBonus | None) -> dict[str, ExplorationBonus]:
     return {} if bonus is None else {"bonus": bonus}
 
 
-def check_bonus(agent: Any) -> None:
-    """Checks that an agent whose values include the bonus can learn them.
+def check_bonus(agent: Any, layout: Layout) -> None:
+    """Checks that an agent whose values include the bonus can learn them in runs of a layout.
 
     Raises:
       CallboardError: it cannot.
@@ -222,3 +254,19 @@ def check_bonus(agent: Any) -> None:
             "the range of agent.distribution categorical follows returns without agent.bonus: set agent.value_min and "
             "agent.value_max, or agent.distribution to quantile"
         )
+    if not is_spread(agent):
+        return
+    if _environments(layout) == 1:
+        raise CallboardError(
+            "agent.bonus.spread gives each environment a weight of its own, and there is one: raise envs_per_actor or "
+            "actors, or leave it out"
+        )
+    observation = layout.spec.observation
+    if isinstance(observation, Mapping) and BONUS_WEIGHT in observation:
+        raise CallboardError(
+            f"the observation has a part {BONUS_WEIGHT!r} already, which agent.bonus.spread adds: leave it out"
+        )
+
+
+def _environments(layout: Layout) -> int:
+    return layout.actors * layout.envs_per_actor

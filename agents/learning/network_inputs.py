@@ -60,13 +60,22 @@ class ActingNetwork:
             else initial_frames(self._network.spec.observation, self._frame_stack, batch_size),
         )
 
-    def step(self, timestep: Timestep, state: Nest) -> tuple[Any, Nest]:
-        """Returns the network's outputs for a timestep, and the state to give to `carry`."""
+    def step(self, timestep: Timestep, state: Nest, bonus_weight: Any = ()) -> tuple[Any, Nest]:
+        """Returns the network's outputs for a timestep, and the state to give to `carry`.
+
+        Args:
+          timestep: leaves `[B, ...]`.
+          state: leaves `[B, ...]`.
+          bonus_weight: see `Inputs`.
+        """
         if not isinstance(state, Carried):
-            return self._network.step(Inputs(timestep.observation), state, timestep.first)
+            inputs = Inputs(timestep.observation, bonus_weight=bonus_weight)
+            return self._network.step(inputs, state, timestep.first)
         observation, frames = push_frames(timestep, state.frames, self._frame_stack)
-        previous = (state.previous_action, timestep.reward) if self._previous_inputs else ()
-        outputs, core = self._network.step(Inputs(observation, *previous), state.core, timestep.first)
+        inputs = Inputs(observation, bonus_weight=bonus_weight)
+        if self._previous_inputs:
+            inputs = inputs._replace(previous_action=state.previous_action, previous_reward=timestep.reward)
+        outputs, core = self._network.step(inputs, state.core, timestep.first)
         return outputs, state._replace(core=core, frames=frames)
 
     def carry(self, state: Nest, action: Nest) -> Nest:
@@ -92,15 +101,21 @@ def sequence_inputs(record: Record, state: Nest) -> tuple[Inputs, Nest]:
 
     Args:
       record: of a `Sample` with stacks of frames.  Extras may have a field `previous_reward`, `[T, B]` or `()`: the
-        reward that came with an observation, whereas `record.reward` is the one that followed.
+        reward that came with an observation, whereas `record.reward` is the one that followed; and `bonus_weight`,
+        `[T, B]` or `()`, that of each environment.
       state: the state of an `ActingNetwork` before the first observation, without frames.
     """
+    weight = getattr(record.extras, "bonus_weight", ())
+    if not isinstance(weight, tuple):
+        weight = tf.concat([weight[:1], weight], axis=0)  # An environment has one weight.
+    inputs = Inputs(record.observation, bonus_weight=weight)
     if not isinstance(state, Carried):
-        return Inputs(record.observation), state
+        return inputs, state
     previous_reward = getattr(record.extras, "previous_reward", ())
     if isinstance(previous_reward, tuple):
-        return Inputs(record.observation), state.core
+        return inputs, state.core
     actions = tree.map_structure(
         lambda before, actions: tf.concat([before[tf.newaxis], actions], axis=0), state.previous_action, record.action
     )
-    return Inputs(record.observation, actions, tf.concat([previous_reward[:1], record.reward], axis=0)), state.core
+    rewards = tf.concat([previous_reward[:1], record.reward], axis=0)
+    return inputs._replace(previous_action=actions, previous_reward=rewards), state.core

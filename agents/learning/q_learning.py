@@ -15,6 +15,7 @@ from ...networks.network import keep_spec
 from ...networks.target_update import copy_weights, copy_weights_every
 from ..agent import Mode
 from ..losses.exploration import epsilon_greedy, epsilon_ladder
+from ..losses.exploration_bonus import weight_ladder
 from ..schedules import Schedule
 from ..settings.optimizer_settings import OptimizerSettings
 from .exploration_bonus import ExplorationBonus, further
@@ -158,6 +159,14 @@ class QPolicy(EpsilonGreedyPolicy):
         epsilon = None if self._greedy else self.exploration_rates(slot)
         dtype = tf.int32 if self._actions.composed else tf.as_dtype(self._spec.action.dtype)
         return epsilon_greedy(q, epsilon, slot, seed, dtype, legal)
+
+    def bonus_weight(self, slot: tf.Tensor) -> Any:
+        """Returns the weights of the bonus `[B]` that the network takes, 0 in evaluation; `()` if it takes none."""
+        if not getattr(self.network, "takes_bonus_weight", False):
+            return ()
+        if self._mode != "train":
+            return tf.zeros(tf.shape(slot))
+        return tf.gather(weight_ladder(self._slots, self._agent.bonus.weight), slot)
 
     def return_deviation(self, slot: tf.Tensor) -> Any:
         """Returns the deviation of returns `[B]`, for initial priorities; `()` if rewards are not normalized."""

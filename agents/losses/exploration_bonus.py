@@ -7,6 +7,7 @@ of Pathak et al. 2017 (https://arxiv.org/abs/1705.05363).
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from .shapes import check_alike, check_same_shape, where_valid
@@ -19,6 +20,26 @@ class Prediction(NamedTuple):
     """`[T, B]`, the bonus before it is normalized, through which no gradients flow."""
     loss: tf.Tensor
     """`[T, B]`, what the networks minimize.  Both are 0 where there is no bonus."""
+
+
+def weight_ladder(slots: int, weight: float) -> np.ndarray:
+    """Returns fixed weights of the bonus, one per environment: most are near `weight` or near 0.
+
+    The i-th has, with j = N - 1 - i, 0 for j = 0, `weight` for j = N - 1, and otherwise
+    weight * sigmoid(10 (2 j - (N - 2)) / (N - 2)) (Badia et al. 2020, https://arxiv.org/abs/2002.06038, appendix A).
+    The first environment, which has the largest rate of random actions, has the largest weight.
+
+    Args:
+      slots: N, at least 2, the number of environments of all actors.
+      weight: the largest.
+
+    Returns:
+      float32 `[N]`.
+    """
+    between = max(1, slots - 2)
+    share = 1 / (1 + np.exp(-10 * (2 * np.arange(slots)[::-1] - between) / between))
+    share[0], share[-1] = 1, 0
+    return (weight * share).astype(np.float32)
 
 
 def distillation(predicted_tp1: Any, target_tp1: Any, valid_t: Any) -> Prediction:

@@ -70,14 +70,26 @@ class OnPolicyBonusSettings(BonusSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class OffPolicyBonusSettings(BonusSettings):
+    """Settings of the bonus of an agent that replays, which adds it to rewards.
+
+    Attributes:
+      spread: whether each environment has a weight of its own, from `weight` of the first to 0 of the last, as in Never
+        Give Up (Badia et al. 2020).  The network sees the weight, and has 0 in evaluations and when it is exported.
+    """
+
+    spread: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardBonusSettings:
     """The setting of agents that add a bonus to rewards, which extend this class.
 
     Attributes:
-      bonus: see `BonusSettings`; it is added to every reward, and ends with the episode.
+      bonus: see `OffPolicyBonusSettings`; it is added to every reward, and ends with the episode.
     """
 
-    bonus: BonusSettings = BonusSettings()
+    bonus: OffPolicyBonusSettings = OffPolicyBonusSettings()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

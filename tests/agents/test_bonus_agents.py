@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_cases import SMALL_UPDATES
+from dm_env import specs as dm_specs
+from small_worlds import layout_of
 from update_on_replicas import begin, distribute, made, random_sample
 
+from callboard.agents.learning.exploration_bonus import is_spread
+from callboard.agents.losses.exploration_bonus import weight_ladder
 from callboard.agents.metric_names import BONUS_METRICS
+from callboard.agents.r2d2 import R2D2
 from callboard.agents.settings.bonus_settings import BonusSettings
+from callboard.data import Timestep
+from callboard.errors import CallboardError
+from callboard.settings.nested_settings import from_values
 
 WITH_BONUS = [name for name in SMALL_UPDATES if name.endswith(("-rnd", "-icm"))]
 FAST = ("apex-rnd", "ppo-icm")
@@ -60,6 +68,8 @@ def test_learners_train_the_bonus_and_save_it(name, tmp_path):
 @pytest.mark.parametrize("name", cases())
 def test_without_a_bonus_nothing_of_it_is_there(name, tmp_path):
     agent, spec, length = made(name)
+    if is_spread(agent):  # The network takes the weight.
+        agent = dataclasses.replace(agent, bonus=dataclasses.replace(agent.bonus, spread=False))
     plain = dataclasses.replace(agent, bonus=type(agent.bonus)())
     networks, learner, layout = learner_of(plain, spec)
     with_bonus, _, _ = learner_of(agent, spec)
@@ -99,3 +109,78 @@ def test_the_weight_is_that_of_the_setting():
         weighted.append(float(metrics["td_error"]))
     # With values and rewards of 0, errors are the sums of bonuses.
     assert weighted[1] == pytest.approx(4 * weighted[0], rel=1e-4) and weighted[0] > 0
+
+
+SPREAD = {"bonus.name": "rnd", "bonus.spread": True}
+
+
+def sums_of_bonuses(name, changed=lambda sample: sample):
+    """The TD errors `[B]` of an update with values and rewards of 0, as new priorities, and the update's layout."""
+    agent, spec, length = made(name)
+    networks, learner, layout = learner_of(agent, spec)
+    for variable in (*networks.online.trainable_variables, *networks.target.trainable_variables):
+        variable.assign(tf.zeros_like(variable))
+    sample = random_sample(layout, length)
+    sample = changed(sample._replace(record=sample.record._replace(reward=np.zeros_like(sample.record.reward))))
+    update = learner.step(distribute(tf.distribute.get_strategy(), [[sample]])).priorities
+    return update.priority.numpy() - 1e-6, layout
+
+
+def test_every_row_of_a_batch_has_the_weight_of_one_environment():
+    spread, layout = sums_of_bonuses("apex-spread-rnd")
+    alike, _ = sums_of_bonuses("apex-rnd")
+    slots = layout.actors * layout.envs_per_actor
+    weights = [2 * weight_ladder(slots, 0.5)[row % slots] for row in range(len(alike))]
+    assert slots > 1 and (alike > 0).any()
+    np.testing.assert_allclose(spread, alike * weights, rtol=1e-4, atol=1e-6)
+
+
+def test_a_sequence_has_the_weight_of_the_environment_that_made_it():
+    def with_weight(weight):
+        def changed(sample):
+            extras = sample.record.extras
+            weights = np.full_like(extras.bonus_weight, weight)
+            return sample._replace(record=sample.record._replace(extras=extras._replace(bonus_weight=weights)))
+
+        return sums_of_bonuses("r2d2-icm", changed)[0]
+
+    nothing, half, whole = map(with_weight, (0.0, 0.25, 0.5))
+    assert (nothing < 1e-6).all() and (whole > 0).any()
+    # Rescaled values are not proportional to sums of bonuses.
+    assert (whole[whole > 1e-6] > half[whole > 1e-6]).all() and (half > 0).any()
+
+
+@pytest.mark.parametrize("name", ["apex-spread-rnd", "r2d2-icm"])
+def test_networks_see_the_weight_of_their_environment_and_of_none_in_evaluation(name):
+    agent, spec, _ = made(name)
+    layout = layout_of(spec, envs_per_actor=4)
+    networks = agent.make_networks(layout)
+    observation = np.ones((4, *spec.observation.shape), spec.observation.dtype)
+    timestep = Timestep(
+        observation=observation,
+        first=np.ones(4, bool),
+        last=np.zeros(4, bool),
+        reward=np.zeros(4, np.float32),
+        discount=np.ones(4, np.float32),
+    )
+    seen = {}
+    for mode in ("train", "evaluate"):
+        policy = agent.make_policy(networks, mode)
+        weights = policy.bonus_weight(tf.range(4))
+        outputs, _ = policy._acting.step(timestep, policy.initial_state(4), weights)
+        seen[mode] = np.asarray(outputs), weights.numpy()
+    values, weights = seen["train"]
+    assert (np.diff(weights) < 0).all() and weights[0] == agent.bonus.weight
+    assert len(np.unique(values.round(6), axis=0)) == 4
+    evaluated, nothing = seen["evaluate"]
+    assert (nothing == 0).all() and len(np.unique(evaluated.round(6), axis=0)) == 1
+    np.testing.assert_allclose(evaluated[0], values[-1], rtol=1e-5)
+
+
+def test_what_a_spread_needs():
+    agent, spec, _ = made("apex-spread-rnd")
+    with pytest.raises(CallboardError, match="^agent.bonus.spread gives each environment .* there is one: raise envs_"):
+        agent.check(layout_of(spec, envs_per_actor=1))
+    parts = spec._replace(observation={"bonus_weight": dm_specs.Array((), np.float32), "place": spec.observation})
+    with pytest.raises(CallboardError, match="^the observation has a part 'bonus_weight' already, which agent.bonus"):
+        from_values(R2D2, SPREAD).check(layout_of(parts, envs_per_actor=2))

@@ -123,7 +123,7 @@ def test_state_is_reset_before_the_first_observation():
     inputs, first = random_inputs(previous_inputs=True), np.zeros((T, B), bool)
     first[3] = True
     outputs, state = network.unroll(inputs, random_state(network), first)
-    elsewhere = Inputs(*(tf.concat([part[:3] + 1, part[3:]], axis=0) for part in inputs))
+    elsewhere = tree.map_structure(lambda part: tf.concat([part[:3] + 1, part[3:]], axis=0), inputs)
     # The previous action and reward at the first observation are of the episode before.
     elsewhere = elsewhere._replace(
         previous_reward=tf.concat([elsewhere.previous_reward[:4] + 1, inputs.previous_reward[4:]], 0)

@@ -1,13 +1,20 @@
 """Exploration bonuses against loops over numbers, written from the papers."""
 
 import functools
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from episodes import is_experience, random_timesteps
 
-from callboard.agents.losses.exploration_bonus import curiosity, distillation, inverse_loss, non_episodic
+from callboard.agents.losses.exploration_bonus import (
+    curiosity,
+    distillation,
+    inverse_loss,
+    non_episodic,
+    weight_ladder,
+)
 from callboard.agents.losses.gae import gae
 from callboard.agents.losses.vtrace import vtrace
 from callboard.transitions import valid_transitions
@@ -22,6 +29,20 @@ def features(rng):
 
 def some_valid(rng):
     return rng.random((STEPS, BATCH)) < 0.6
+
+
+@pytest.mark.parametrize("slots", [2, 3, 16])
+def test_weights_are_spread_over_environments_as_in_never_give_up(slots):
+    expected = []
+    for slot in range(slots):
+        j = slots - 1 - slot
+        if j in (0, slots - 1):
+            expected.append(0.5 * (j != 0))
+        else:
+            expected.append(0.5 / (1 + math.exp(-10 * (2 * j - (slots - 2)) / (slots - 2))))
+    weights = weight_ladder(slots, 0.5)
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+    assert weights[0] == 0.5 and weights[-1] == 0 and (np.diff(weights) < 0).all()
 
 
 def test_distillation_is_the_squared_error_of_the_predictor():

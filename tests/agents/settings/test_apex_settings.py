@@ -53,6 +53,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.priority_exponent": 0.6,
         "replay.importance_exponent": 0.4,
         **BONUS,
+        "bonus.spread": False,
         **NETWORK,
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",

@@ -52,6 +52,11 @@ def test_combinations_without_a_meaning_are_refused(changed, message):
         from_values(Ppo, changed)
 
 
+def test_a_spread_of_no_bonus_is_refused():
+    with pytest.raises(CallboardError, match="bonus.spread has no effect without a bonus"):
+        from_values(Apex, {"bonus.spread": True})
+
+
 def test_settings_of_runs_of_earlier_versions_are_read():
     assert from_values(Apex, {"bonus.learning_rate": 3e-4}).bonus.name == "none"
     with pytest.raises(CallboardError, match="bonus.learning_rate has no effect without a bonus"):

@@ -49,6 +49,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.priority_exponent": 0.9,
         "replay.importance_exponent": 0.6,
         **BONUS,
+        "bonus.spread": False,
         **NETWORK,
         "network.hidden_sizes": (128, 128),
         "network.activation": "relu",

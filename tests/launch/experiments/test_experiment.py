@@ -12,14 +12,14 @@ from callboard.agents.apex import Apex
 from callboard.agents.drq import DrQ
 from callboard.agents.impala import Impala
 from callboard.agents.sac import Sac
-from callboard.agents.settings.bonus_settings import BonusSettings
+from callboard.agents.settings.bonus_settings import OffPolicyBonusSettings
 from callboard.environments import python_factory
 from callboard.errors import CallboardError
 from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.experiments.run_checks import check_experiment, check_settings
 from callboard.launch.experiments.settings import read_experiment, write_experiment
 
-CURIOUS = Apex(bonus=BonusSettings(name="rnd"))
+CURIOUS = Apex(bonus=OffPolicyBonusSettings(name="rnd"))
 
 
 @pytest.mark.parametrize(
