@@ -28,6 +28,7 @@ from .learning.reward_normalizer import make_reward_normalizer, returns_discount
 from .learning.updates_at_once import updates_at_once
 from .learning.value_distributions import ValueDistribution
 from .learning.value_range import SUPPORT_ENDS, ValueRange, check_support
+from .losses.exploration_bonus import row_weights
 from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
@@ -94,11 +95,15 @@ class Apex(ApexSettings, Agent):
                 "munchausen has a policy over one discrete choice, but the environment's action is "
                 f"{describe(layout.spec.action)}: set agent.munchausen to 0"
             )
-        check_network(layout.spec, self.network)
+        check_network(layout.spec, self.network, takes_bonus_weight=is_spread(self))
         check_stack(layout.spec, self.frame_stack)
         if self.distribution != "none":
             check_support(self)
         check_bonus(self, layout)
+        if is_spread(self) and self.batch_size == 1:
+            raise CallboardError(
+                "with agent.bonus.spread each row of a batch has another weight: set agent.batch_size to at least 2"
+            )
         self.make_replay(layout).check()
 
     @property
@@ -215,8 +220,9 @@ class Apex(ApexSettings, Agent):
         bonus_weight: Any = ()
         if bonus is not None:
             measured = bonus.measured(record)
-            # Q-learning learns the values of any weight from any transition.
-            bonus_weight = bonus.weights_of_rows(index)
+            if is_spread(self):
+                # Q-learning learns the values for any weight from any transition.
+                bonus_weight = tf.gather(row_weights(self.batch_size, self.bonus.weight), index)
             reward_t = bonus.added(reward_t, measured, bonus_weight)
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         if networks.value_range is not None:

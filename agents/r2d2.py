@@ -81,7 +81,7 @@ class R2D2(R2D2Settings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_discrete("r2d2", layout.spec.action)
-        check_network(layout.spec, self.network)
+        check_network(layout.spec, self.network, takes_bonus_weight=is_spread(self))
         check_stack(layout.spec, self.frame_stack)
         check_sequences(self, layout)
         check_bonus(self, layout)

@@ -214,19 +214,31 @@ def q_network(
     return make_network(head=heads, check_outputs=functools.partial(check_outputs, head, shapes))
 
 
-def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
+def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings, takes_bonus_weight: bool = False) -> None:
     """Checks that a network fits an environment's observations, without building it.
+
+    Args:
+      spec: the environment's spec, with single frames, not stacked.
+      settings: those of the network.
+      takes_bonus_weight: see `q_network`.
 
     Raises:
       CallboardError: as in `check_torso`; the factory of a core or head does not exist or take its options; or the
         observation has no part for the critic alone or for PopArt's task.
     """
-    check_torso(spec, settings.torso, settings.filters, settings.torsos, settings.torso_options)
+    seen = _with_bonus_weight(spec) if takes_bonus_weight else spec
+    check_torso(seen, settings.torso, settings.filters, settings.torsos, settings.torso_options)
     check_own_parts(spec, settings)
     if isinstance(settings, PolicyValueNetworkSettings):
         check_critic_state(spec.observation, settings.critic_state)
         check_popart(spec.observation, settings.popart)
     check_heads(spec.observation, getattr(settings, "heads_by", None))
+
+
+def _with_bonus_weight(spec: specs.EnvironmentSpec) -> specs.EnvironmentSpec:
+    """Returns the spec that the torso of a network sees which takes the weight of an exploration bonus."""
+    weight = dm_specs.BoundedArray((), np.float32, 0, np.inf)
+    return spec._replace(observation=with_bonus_weight(spec.observation, weight), encoding=None)
 
 
 def _policy_shapes(action: ActionParts) -> dict[str, tuple[int, ...]]:
@@ -267,6 +279,5 @@ class _Parts(NamedTuple):
             torsos = of_torso.get("torsos", {})
             of_torso["torsos"] = {name: torso for name, torso in torsos.items() if name.split("/")[0] != unseen}
         if takes_bonus_weight:
-            weight = dm_specs.BoundedArray((), np.float32, 0, np.inf)
-            spec = spec._replace(observation=with_bonus_weight(spec.observation, weight), encoding=None)
+            spec = _with_bonus_weight(spec)
         return {"normalizer": seen, "torso": make_torso(spec, **of_torso), "core": make_core(*self.core)}

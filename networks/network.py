@@ -246,9 +246,12 @@ def _check_features(part: str, features: Any) -> None:
 
 
 def with_bonus_weight(observation: Nest, weight: Any) -> Nest:
-    """Returns an observation, or its spec, with the part `bonus_weight`; one without parts is `observation`."""
-    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
-    return {**parts, BONUS_WEIGHT: weight}
+    """Returns an observation, or its spec, with the part `bonus_weight`.
+
+    One that is no dictionary of named parts becomes the part `observation`.
+    """
+    has_names = isinstance(observation, Mapping) and all(isinstance(key, str) for key in observation)
+    return {**(observation if has_names else {"observation": observation}), BONUS_WEIGHT: weight}
 
 
 def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:

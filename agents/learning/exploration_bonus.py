@@ -22,14 +22,7 @@ from ...networks.normalization import RunningNormalizer
 from ...replay import stacked_spec
 from ...specs import EnvironmentSpec, MultiDiscreteArray
 from ...transitions import valid_transitions
-from ..losses.exploration_bonus import (
-    Prediction,
-    curiosity,
-    distillation,
-    inverse_loss,
-    non_episodic,
-    weight_ladder,
-)
+from ..losses.exploration_bonus import Prediction, curiosity, distillation, inverse_loss, non_episodic
 from ..losses.policy_gradient import value_loss
 from ..losses.replicas import valid_mean
 from ..losses.shapes import where_valid
@@ -78,21 +71,11 @@ class ExplorationBonus(tf.Module):
       spec: the environment's spec, as the agent's network sees it.
       discount: γ of the sums of bonuses, below 1.
       has_values: whether there is a network for the values of bonuses.
-      slots: environments of all actors, if each has a weight of its own; None for one weight.
     """
 
-    def __init__(
-        self,
-        settings: BonusSettings,
-        network: Any,
-        spec: EnvironmentSpec,
-        discount: float,
-        has_values: bool,
-        slots: int | None = None,
-    ):
+    def __init__(self, settings: BonusSettings, network: Any, spec: EnvironmentSpec, discount: float, has_values: bool):
         super().__init__()
         self.weight = settings.weight
-        self._weights = None if slots is None else weight_ladder(slots, settings.weight)
         self._discount = discount
         self._forward_weight = settings.forward_weight
         visible = without_mask(spec.observation)
@@ -134,14 +117,6 @@ class ExplorationBonus(tf.Module):
         """Returns an estimate of the advantages of bonuses, see `non_episodic`."""
         values = in_column_parts(lambda part, _: self._values(part), without_mask(record.observation))
         return non_episodic(estimate, values, measured.bonus, measured.valid, record.last, self._discount, **of_steps)
-
-    def weights_of_rows(self, row: tf.Tensor) -> Any:
-        """Returns weights `[B]` for rows of a batch from all environments, each as often; `()` with one weight.
-
-        Args:
-          row: integers `[B]`, their places in the global batch.
-        """
-        return () if self._weights is None else tf.gather(self._weights, row % len(self._weights))
 
     def added(self, reward_t: Any, measured: Measured, weight: Any = ()) -> tf.Tensor:
         """Returns rewards `[T, B]` with the bonus, times the weights `[B]` or `[T, B]`, or `()` for the one of all."""
@@ -220,8 +195,7 @@ def make_bonus(agent: Any, layout: Layout, has_values: bool) -> ExplorationBonus
         return None
     discount = settings.discount if has_values else agent.discount
     spec = stacked_spec(layout.spec, agent.frame_stack)
-    slots = _environments(layout) if is_spread(agent) else None
-    return ExplorationBonus(settings, agent.network, spec, discount, has_values, slots)
+    return ExplorationBonus(settings, agent.network, spec, discount, has_values)
 
 
 def is_spread(agent: Any) -> bool:
@@ -256,7 +230,7 @@ def check_bonus(agent: Any, layout: Layout) -> None:
         )
     if not is_spread(agent):
         return
-    if _environments(layout) == 1:
+    if layout.actors * layout.envs_per_actor == 1:
         raise CallboardError(
             "agent.bonus.spread gives each environment a weight of its own, and there is one: raise envs_per_actor or "
             "actors, or leave it out"
@@ -266,7 +240,3 @@ def check_bonus(agent: Any, layout: Layout) -> None:
         raise CallboardError(
             f"the observation has a part {BONUS_WEIGHT!r} already, which agent.bonus.spread adds: leave it out"
         )
-
-
-def _environments(layout: Layout) -> int:
-    return layout.actors * layout.envs_per_actor

@@ -166,7 +166,8 @@ class QPolicy(EpsilonGreedyPolicy):
             return ()
         if self._mode != "train":
             return tf.zeros(tf.shape(slot))
-        return tf.gather(weight_ladder(self._slots, self._agent.bonus.weight), slot)
+        # What plays recorded episodes is beyond the slots of actors, and has the weight of the last.
+        return tf.gather(weight_ladder(self._slots, self._agent.bonus.weight), tf.minimum(slot, self._slots - 1))
 
     def return_deviation(self, slot: tf.Tensor) -> Any:
         """Returns the deviation of returns `[B]`, for initial priorities; `()` if rewards are not normalized."""

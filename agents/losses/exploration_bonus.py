@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from .shapes import check_alike, check_same_shape, where_valid
 
+_GOLDEN_RATIO = 0.6180339887498949
+
 
 class Prediction(NamedTuple):
     """The bonus of transitions, and the loss of the networks that predict it."""
@@ -40,6 +42,16 @@ def weight_ladder(slots: int, weight: float) -> np.ndarray:
     share = 1 / (1 + np.exp(-10 * (2 * np.arange(slots)[::-1] - between) / between))
     share[0], share[-1] = 1, 0
     return (weight * share).astype(np.float32)
+
+
+def row_weights(rows: int, weight: float) -> np.ndarray:
+    """Returns the weights of a `weight_ladder` for the rows of a batch, float32 `[rows]`.
+
+    They are in such an order that any part of the batch has small ones and large ones: the share of a replica, or that
+    of demonstrations.
+    """
+    place = np.argsort(np.argsort(np.arange(rows) * _GOLDEN_RATIO % 1.0))
+    return weight_ladder(rows, weight)[place]
 
 
 def distillation(predicted_tp1: Any, target_tp1: Any, valid_t: Any) -> Prediction:

@@ -11,7 +11,7 @@ from small_worlds import layout_of
 from update_on_replicas import begin, distribute, made, random_sample
 
 from callboard.agents.learning.exploration_bonus import is_spread
-from callboard.agents.losses.exploration_bonus import weight_ladder
+from callboard.agents.losses.exploration_bonus import row_weights
 from callboard.agents.metric_names import BONUS_METRICS
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.settings.bonus_settings import BonusSettings
@@ -115,7 +115,7 @@ SPREAD = {"bonus.name": "rnd", "bonus.spread": True}
 
 
 def sums_of_bonuses(name, changed=lambda sample: sample):
-    """The TD errors `[B]` of an update with values and rewards of 0, as new priorities, and the update's layout."""
+    """The TD errors `[B]`, as new priorities, of an update with values and rewards of 0."""
     agent, spec, length = made(name)
     networks, learner, layout = learner_of(agent, spec)
     for variable in (*networks.online.trainable_variables, *networks.target.trainable_variables):
@@ -123,15 +123,13 @@ def sums_of_bonuses(name, changed=lambda sample: sample):
     sample = random_sample(layout, length)
     sample = changed(sample._replace(record=sample.record._replace(reward=np.zeros_like(sample.record.reward))))
     update = learner.step(distribute(tf.distribute.get_strategy(), [[sample]])).priorities
-    return update.priority.numpy() - 1e-6, layout
+    return update.priority.numpy() - 1e-6
 
 
-def test_every_row_of_a_batch_has_the_weight_of_one_environment():
-    spread, layout = sums_of_bonuses("apex-spread-rnd")
-    alike, _ = sums_of_bonuses("apex-rnd")
-    slots = layout.actors * layout.envs_per_actor
-    weights = [2 * weight_ladder(slots, 0.5)[row % slots] for row in range(len(alike))]
-    assert slots > 1 and (alike > 0).any()
+def test_every_row_of_a_batch_has_a_weight_of_its_own():
+    spread, alike = map(sums_of_bonuses, ("apex-spread-rnd", "apex-rnd"))
+    weights = row_weights(len(alike), 1.0)
+    assert (alike > 0).any()
     np.testing.assert_allclose(spread, alike * weights, rtol=1e-4, atol=1e-6)
 
 
@@ -142,7 +140,7 @@ def test_a_sequence_has_the_weight_of_the_environment_that_made_it():
             weights = np.full_like(extras.bonus_weight, weight)
             return sample._replace(record=sample.record._replace(extras=extras._replace(bonus_weight=weights)))
 
-        return sums_of_bonuses("r2d2-icm", changed)[0]
+        return sums_of_bonuses("r2d2-icm", changed)
 
     nothing, half, whole = map(with_weight, (0.0, 0.25, 0.5))
     assert (nothing < 1e-6).all() and (whole > 0).any()
@@ -172,6 +170,10 @@ def test_networks_see_the_weight_of_their_environment_and_of_none_in_evaluation(
     values, weights = seen["train"]
     assert (np.diff(weights) < 0).all() and weights[0] == agent.bonus.weight
     assert len(np.unique(values.round(6), axis=0)) == 4
+    # Recorded episodes are played in a slot beyond those of actors.
+    np.testing.assert_array_equal(
+        agent.make_policy(networks, "train").bonus_weight(tf.constant([9, 1])), weights[[3, 1]]
+    )
     evaluated, nothing = seen["evaluate"]
     assert (nothing == 0).all() and len(np.unique(evaluated.round(6), axis=0)) == 1
     np.testing.assert_allclose(evaluated[0], values[-1], rtol=1e-5)
@@ -184,3 +186,19 @@ def test_what_a_spread_needs():
     parts = spec._replace(observation={"bonus_weight": dm_specs.Array((), np.float32), "place": spec.observation})
     with pytest.raises(CallboardError, match="^the observation has a part 'bonus_weight' already, which agent.bonus"):
         from_values(R2D2, SPREAD).check(layout_of(parts, envs_per_actor=2))
+    with pytest.raises(CallboardError, match="^with agent.bonus.spread each row of a batch has another weight: set ag"):
+        dataclasses.replace(agent, batch_size=1).check(layout_of(spec, envs_per_actor=2))
+
+
+@pytest.mark.parametrize("kind", [tuple, dict])
+def test_an_observation_without_named_parts_is_the_part_observation(kind):
+    agent, spec, _ = made("apex-spread-rnd")
+    parts = [spec.observation, dm_specs.DiscreteArray(2)]
+    layout = layout_of(spec._replace(observation=kind(parts) if kind is tuple else dict(enumerate(parts))), 2)
+    named = from_values(type(agent), {**SPREAD, "network.torsos": {"observation/0": "mlp", "bonus_weight": "mlp"}})
+    named.check(layout)
+    assert named.make_networks(layout).online.takes_bonus_weight
+    with pytest.raises(
+        CallboardError, match="^unknown part of the observation '0'; torsos may be for bonus_weight, obs"
+    ):
+        from_values(type(agent), {**SPREAD, "network.torsos": {"0": "mlp"}}).check(layout)

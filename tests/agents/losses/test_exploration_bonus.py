@@ -13,6 +13,7 @@ from callboard.agents.losses.exploration_bonus import (
     distillation,
     inverse_loss,
     non_episodic,
+    row_weights,
     weight_ladder,
 )
 from callboard.agents.losses.gae import gae
@@ -43,6 +44,15 @@ def test_weights_are_spread_over_environments_as_in_never_give_up(slots):
     weights = weight_ladder(slots, 0.5)
     np.testing.assert_allclose(weights, expected, rtol=1e-5)
     assert weights[0] == 0.5 and weights[-1] == 0 and (np.diff(weights) < 0).all()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 32, 512])
+def test_every_part_of_a_batch_has_weights_of_all_sizes(rows):
+    weights = row_weights(rows, 0.5)
+    np.testing.assert_array_equal(np.sort(weights)[::-1], weight_ladder(rows, 0.5))
+    if rows >= 32:
+        for part in np.split(weights, 4):
+            assert part.min() < 0.01 and part.max() > 0.49 and 0.2 < part.mean() < 0.3
 
 
 def test_distillation_is_the_squared_error_of_the_predictor():
