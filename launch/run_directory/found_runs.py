@@ -116,10 +116,20 @@ def files_of_run(name: str) -> Iterator[tuple[RunDirectory, bool]]:
 
 
 def _runs_below(name: str) -> Iterator[str]:
+    """Finds every run once: a link to one that is elsewhere, and none that is below by its own name."""
+    found, links = set(), []
     for folder, folders, files in os.walk(name):
         if "experiment.yaml" in files:
             folders.clear()
+            found.add(os.path.realpath(folder))
             yield os.path.normpath(folder)
+        paths = [os.path.join(folder, each) for each in folders]
+        links += [path for path in paths if os.path.islink(path)]
+    for path in sorted(links):
+        real = os.path.realpath(path)
+        if real not in found and os.path.isfile(os.path.join(real, "experiment.yaml")):
+            found.add(real)
+            yield os.path.normpath(path)
 
 
 def _run_of_weights(name: str) -> str:

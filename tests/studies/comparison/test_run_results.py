@@ -76,6 +76,16 @@ def test_a_folder_stands_for_the_runs_in_it_in_natural_order(tmp_path):
     assert [run.name for run in read_results([str(tmp_path / "study"), names[0]]).runs] == names
 
 
+def test_a_run_that_is_linked_counts_once(tmp_path):
+    for name in ("study/x", "disk/y"):
+        write_run(tmp_path / name, [(1000, 1.0)])
+    links = {"latest": "study/x", "far": "disk/y", "again": "disk/y", "loop": "study", "gone": "nowhere"}
+    for link, target in links.items():
+        (tmp_path / "study" / link).symlink_to(tmp_path / target)
+    names = [str(tmp_path / "study" / name) for name in ("again", "x")]
+    assert [run.name for run in read_results([str(tmp_path / "study")]).runs] == names
+
+
 def test_runs_at_a_url_are_read(tmp_path):
     pytest.importorskip("fsspec")
     write_run(tmp_path / "seed-1", [(1000, 1.0)])
