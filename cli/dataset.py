@@ -93,7 +93,8 @@ def _rows(info: DatasetInfo) -> Iterator[tuple[str, str]]:
         if one.choices is None:
             yield name, _spread(one.values)
         else:
-            shown = [f"{value}: {fraction:.1%}" for value, fraction in enumerate(one.fractions[:_MOST_CHOICES])]
+            fractions = enumerate(one.fractions[:_MOST_CHOICES], one.first)
+            shown = [f"{value}: {fraction:.1%}" for value, fraction in fractions]
             more = [f"... of {one.choices:,}"] if len(shown) < one.choices else []
             yield name, ", ".join([*shown, *more])
 

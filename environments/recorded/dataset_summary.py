@@ -11,6 +11,7 @@ from dm_env import specs as dm_specs
 
 from ...errors import CallboardError
 from ...specs import MultiDiscreteArray, describe
+from ..batches.encoding import Leaf, encoding_of
 from .recorded_data import RecordedData
 
 _MOST_BYTES = 2**30
@@ -27,6 +28,8 @@ class ActionSummary:
     """The recorded values `[N]`: int32 choices, or float32 numbers."""
     choices: int | None
     """Number of values of a choice; None for a number."""
+    first: int = 0
+    """The environment's value for the choice 0."""
 
     @property
     def fractions(self) -> np.ndarray:
@@ -126,7 +129,7 @@ def summarize(data: RecordedData, environment: str | None = None, seed: int | No
             )
     author = data.metadata.get("algorithm_name")
     columns = [np.concatenate(leaves) for leaves in zip(*actions, strict=True)]
-    named = tree.flatten_with_path(data.spec.action)
+    named = tree.flatten_with_path(encoding_of(data.spec).action)
     parts = [
         part
         for (path, leaf), column in zip(named if columns else (), columns, strict=True)
@@ -148,14 +151,14 @@ def summarize(data: RecordedData, environment: str | None = None, seed: int | No
     )
 
 
-def _parts(name: str, leaf: Any, column: np.ndarray) -> list[ActionSummary]:
+def _parts(name: str, leaf: Leaf, column: np.ndarray) -> list[ActionSummary]:
     """Returns the choices or numbers of one array of the action, from its recorded values `[N, ...]`."""
-    flat = column.reshape(len(column), -1)
+    spec, flat = leaf.spec, column.reshape(len(column), -1)
     sizes = [None] * flat.shape[1]
-    if isinstance(leaf, dm_specs.DiscreteArray | MultiDiscreteArray):
-        sizes = np.ravel(leaf.num_values).tolist()
-    alone = not leaf.shape
+    if isinstance(spec, dm_specs.DiscreteArray | MultiDiscreteArray):
+        sizes = np.ravel(spec.num_values).tolist()
+    firsts = np.ravel(np.broadcast_to(leaf.first, spec.shape)).tolist()
     return [
-        ActionSummary(name if alone else f"{name}/{index}".lstrip("/"), flat[:, index], size)
-        for index, size in enumerate(sizes)
+        ActionSummary(f"{name}/{index}".lstrip("/") if spec.shape else name, flat[:, index], size, int(first))
+        for index, (size, first) in enumerate(zip(sizes, firsts, strict=True))
     ]

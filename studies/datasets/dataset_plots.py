@@ -46,7 +46,7 @@ def plot_dataset(info: DatasetInfo, path: pathlib.Path) -> None:
             panel.hist(one.values, _bins(one.values))
             panel.set_ylabel("steps")
         else:
-            panel.bar(np.arange(one.choices), one.fractions)
+            panel.bar(one.first + np.arange(one.choices), one.fractions)
             panel.locator_params(axis="x", integer=True)
             panel.set_ylabel("fraction of steps")
         panel.set_xlabel(f"action {in_plot(one.name)}".strip())

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from dm_env import specs as dm_specs
+from gymnasium import spaces
 from recorded_sets import write
 
+from callboard.cli.dataset import _rows
+from callboard.environments.batches.encoding import EnvironmentEncoding
+from callboard.environments.batches.spaces import action_encoding, observation_encoding
 from callboard.environments.recorded import open_data
 from callboard.environments.recorded.dataset_summary import statistics, summarize
 from callboard.specs import EnvironmentSpec
@@ -37,6 +41,16 @@ def test_returns_lengths_ends_and_actions(tmp_path):
     assert (plain["steps"], plain["terminated"], plain["seed"]) == (3, 1, 3)
     assert plain["returns"]["mean"] == -0.5 and plain["actions"]["arm/0"]["max"] == 0.5
     assert info.size > 0
+
+
+def test_choices_are_numbered_as_the_environment_does(tmp_path):
+    action = action_encoding(spaces.Dict({"turn": spaces.Discrete(3, start=-1), "two": spaces.MultiDiscrete([2, 3])}))
+    spec = EnvironmentEncoding(observation_encoding(spaces.Box(-1, 1, (2,))), action).spec()
+    turned = {**episode([1.0, 2.0], True, 0), "action": {"turn": np.array([1, -1]), "two": np.array([[0, 2], [1, 0]])}}
+    info = summarize(open_data(write(tmp_path / "set-v0", spec, [turned])))
+    assert [(one.name, one.first) for one in info.actions] == [("turn", -1), ("two/0", 0), ("two/1", 0)]
+    np.testing.assert_allclose(info.actions[0].fractions, [0.5, 0, 0.5])
+    assert any(line == ("action turn", "-1: 50.0%, 0: 0.0%, 1: 50.0%") for line in _rows(info))
 
 
 def test_an_empty_data_set_has_no_statistics(tmp_path):
