@@ -17,6 +17,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 from ....errors import CallboardError
 from ....messages.install_commands import install_command
 from ....runtime.deadlines import wait_until
+from ....runtime.descendants import descendants, end_processes, running
 from ...processes.temporary_files import removed_afterwards
 from .cluster_address import check_address
 
@@ -72,8 +73,19 @@ def connected(
             logging.getLogger("ray").setLevel(settings["logging_level"])
             maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         _connect(found, settings, leave_if_interrupted)
-        stack.callback(ray.shutdown)
+        stack.callback(ray.shutdown if found is not None else _end_cluster)
         yield found is not None
+
+
+def _end_cluster() -> None:
+    """Ends the cluster that this process has started, with its workers, which Ray itself does not wait for."""
+    workers = []
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::"):
+                workers.append(process)
+    ray.shutdown()
+    end_processes(lambda: running(workers))
 
 
 def find_cluster(address: str | None) -> str | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 import ray
 from ray._private import services
@@ -17,11 +18,13 @@ from callboard.errors import CallboardError
 from callboard.launch.launchers.ray.connection import (
     END_SECONDS,
     _check_files,
+    _end_cluster,
     _ray_files,
     connected,
     find_cluster,
     session_directory,
 )
+from callboard.runtime.descendants import running
 
 
 @pytest.fixture
@@ -116,6 +119,17 @@ def test_another_user_reaches_none_of_the_files_of_a_cluster():
             for test in ("-r", "-w", "-x"):
                 done = subprocess.run(["test", test, place], preexec_fn=become_another)
                 assert done.returncode, (place, test)
+
+
+@pytest.mark.slow
+def test_a_worker_has_ended_with_its_cluster_although_ray_does_not_wait(monkeypatch):
+    with connected("local", 1):
+        worker = psutil.Process(ray.get(ray.remote(num_cpus=0)(lambda: os.getpid()).remote(), timeout=60))
+        assert worker.cmdline()[0].startswith("ray::")
+        with monkeypatch.context() as patch:
+            patch.setattr(ray, "shutdown", lambda: None)
+            _end_cluster()
+        assert not running([worker])
 
 
 OWN_ACTOR = """
