@@ -1,5 +1,6 @@
 """Environment specs (dm_env) and the TensorFlow specs derived from them."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,12 @@ def has_channels_first(shape: tuple[int, ...]) -> bool | None:
     if first < min(second, third):
         return True if second == third or 4 * first <= min(second, third) else None
     return None if second == third else False
+
+
+def named_parts(observation: Nest) -> dict[str, Nest]:
+    """Returns the parts of an observation, or of its spec; one that is no dictionary of names is `observation`."""
+    has_names = isinstance(observation, Mapping) and all(isinstance(key, str) for key in observation)
+    return dict(observation) if has_names else {"observation": observation}
 
 
 def without_part(spec: EnvironmentSpec, key: str) -> EnvironmentSpec:

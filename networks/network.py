@@ -1,6 +1,6 @@
 """The `Network` module: a torso for features, a core for memory and a head for outputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -246,12 +246,8 @@ def _check_features(part: str, features: Any) -> None:
 
 
 def with_bonus_weight(observation: Nest, weight: Any) -> Nest:
-    """Returns an observation, or its spec, with the part `bonus_weight`.
-
-    One that is no dictionary of named parts becomes the part `observation`.
-    """
-    has_names = isinstance(observation, Mapping) and all(isinstance(key, str) for key in observation)
-    return {**(observation if has_names else {"observation": observation}), BONUS_WEIGHT: weight}
+    """Returns an observation, or its spec, with the part `bonus_weight`."""
+    return {**specs.named_parts(observation), BONUS_WEIGHT: weight}
 
 
 def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:

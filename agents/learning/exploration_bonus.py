@@ -120,8 +120,9 @@ class ExplorationBonus(tf.Module):
 
     def added(self, reward_t: Any, measured: Measured, weight: Any = ()) -> tf.Tensor:
         """Returns rewards `[T, B]` with the bonus, times the weights `[B]` or `[T, B]`, or `()` for the one of all."""
-        weight = self.weight if isinstance(weight, tuple) else tf.cast(weight, reward_t.dtype)
-        return reward_t + weight * tf.cast(measured.bonus, reward_t.dtype)
+        bonus = measured.bonus
+        weight = self.weight if isinstance(weight, tuple) else tf.cast(weight, bonus.dtype)
+        return tf.cast(reward_t, bonus.dtype) + weight * bonus
 
     def weighted(self, measured: Measured, advantages: tf.Tensor) -> tf.Tensor:
         """Returns advantages of bonuses `[T, B]` with their weight; 0 where transitions are not valid."""

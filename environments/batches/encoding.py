@@ -17,7 +17,7 @@ from dm_env import specs
 
 from ...data import Nest
 from ...errors import CallboardError, check_text
-from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
+from ...specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first, named_parts
 from .observation_values import as_choices, as_integers, check_numbers, place_text
 from .space_sizes import check_sizes
 
@@ -165,7 +165,7 @@ def specs_in(encoding: Nest) -> Nest:
 def with_parts(spec: EnvironmentSpec, parts: Mapping[str, Nest], whose: str) -> EnvironmentSpec:
     """Returns the spec of an environment whose observations have further parts.
 
-    An observation that is no dictionary becomes the part `observation`.
+    An observation that is no dictionary of names becomes the part `observation`.
 
     Args:
       spec: the environment's spec.
@@ -176,7 +176,7 @@ def with_parts(spec: EnvironmentSpec, parts: Mapping[str, Nest], whose: str) -> 
       CallboardError: there is such a part already.
     """
     own = encoding_of(spec)
-    there = own.observation if isinstance(own.observation, dict) else {"observation": own.observation}
+    there = named_parts(own.observation)
     for name in parts:
         if name in there:
             raise CallboardError(f"the observation of {whose} has a part {name!r} already: leave the option out")
@@ -185,8 +185,7 @@ def with_parts(spec: EnvironmentSpec, parts: Mapping[str, Nest], whose: str) -> 
 
 def with_part_values(observation: Nest, values: Mapping[str, Nest]) -> dict[str, Nest]:
     """Returns an observation with the values of further parts, as `with_parts`."""
-    there = observation if isinstance(observation, dict) else {"observation": observation}
-    return {**there, **values}
+    return {**named_parts(observation), **values}
 
 
 def stack(encoding: Nest, values: Sequence[Any], path: tuple[str, ...] = ()) -> Nest:

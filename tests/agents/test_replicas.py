@@ -122,8 +122,7 @@ def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
     assert key == [100 * batch + item for batch in range(UPDATES) for item in items]
     assert shard == [batch for batch in range(UPDATES) for _ in items]
     priority_of = dict(zip(on_one["together"]["priorities"][0], on_one["together"]["priorities"][2], strict=True))
-    # Rewards with a bonus, which may be larger than 1, are rounded to float32.
-    assert priority == pytest.approx([priority_of[one] for one in key], rel=1e-6, abs=3e-7)
+    assert priority == pytest.approx([priority_of[one] for one in key], rel=1e-6, abs=1e-7)
     assert len(set(priority)) > len(key) // 2
 
 

@@ -57,3 +57,13 @@ def test_a_mask_and_other_parts_stay_and_a_part_of_that_name_is_refused():
     with pytest.raises(CallboardError, match="^the observation of the environment has a part 'previous_action' alrea"):
         environments.spec(lambda: Counting(taken, spaces.Discrete(3)), SHOWN)
     environments.check(Counting, SHOWN)
+
+
+def test_parts_that_are_numbered_become_the_part_observation():
+    environment = environments.make(lambda: Counting(spaces.Dict({0: PLACE, 1: PLACE})), 2, [0, 1], SHOWN)
+    timestep = environment.reset()
+    assert list(timestep.observation) == list(environment.spec.observation)
+    assert list(timestep.observation["observation"]) == [0, 1] and timestep.observation["observation"][1].shape == (
+        2,
+        1,
+    )
