@@ -5,12 +5,16 @@ The runs of one *cell* differ in their seeds alone:
     DIR/progress.json             which runs there are, and how those that have ended did
     DIR/CELL/settings.yaml        settings of the cell's runs, a recipe
     DIR/CELL/seed-1/              a run directory
+
+Runs save their replay until they are finished, unless their settings have `checkpoint_replay`: a run that was
+interrupted is to learn what it would have learned.
 """
 
 import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -21,11 +25,13 @@ from ...errors import CallboardError
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_json
 from ...launch.experiments.new_or_resumed import check_can_be_made
+from ...launch.experiments.option_parsing import option_name
 from ...launch.experiments.parts.quantities import Seed
 from ...launch.experiments.policy_settings import AgentSettings, policy_setting
 from ...launch.experiments.settings import Settings, plain
 from ...launch.experiments.yaml_files import format_yaml, read_yaml
 from ...launch.processes.stop_signals import STOP_SIGNALS, stop_signals
+from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.run_lock import is_locked, run_lock
 from ...runtime.deadlines import wait_until
 from ...runtime.interpreter import callboard_command
@@ -37,6 +43,8 @@ _EXPERIMENT = "experiment.yaml"
 _OF_EACH_RUN = ("run_dir", "seed")
 _PR_SET_PDEATHSIG = 1
 _END_SECONDS = 60.0
+_KEEPS_REPLAY = "checkpoint_replay"
+_SERIES_SETTINGS = {_KEEPS_REPLAY: True, "replay_checkpoint_every": 1800.0}
 OF_SERIES = "--of-series"
 """Option of `callboard train` for the runs of a series, after which the series says what is next."""
 
@@ -235,6 +243,8 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
             exit_code, stopped_by = _run_process(_arguments(directory, cell, seed))
             if stopped_by is None:
                 ends[name] = RunEnd(exit_code, round(time.monotonic() - begun, 1))
+                if not exit_code and _KEEPS_REPLAY not in cell.recipe:
+                    _remove_replay(RunDirectory(directory.run(name)))
                 if exit_code:
                     logs = directory.run(name) / "logs"
                     notify(f"{name} failed with exit code {exit_code}{f'; see {logs}' if logs.exists() else ''}")
@@ -256,7 +266,14 @@ def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:
         begin = ["--resume"]
     else:
         begin = ["--recipe", str(directory.settings(cell.name)), "--seed", str(seed)]
-    return ["train", *begin, "--run-dir", str(run), OF_SERIES, *cell.options]
+    of_series = [f"{option_name(key)}={value}" for key, value in _SERIES_SETTINGS.items() if key not in cell.recipe]
+    return ["train", *begin, "--run-dir", str(run), *of_series, OF_SERIES, *cell.options]
+
+
+def _remove_replay(run: RunDirectory) -> None:
+    """Removes the replay of a finished run and of its policies; what cannot be removed stays."""
+    for each in (run, *run.policies.values()):
+        shutil.rmtree(each.replay(0).parent, ignore_errors=True)
 
 
 def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:

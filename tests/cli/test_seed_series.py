@@ -35,7 +35,7 @@ def test_each_seed_is_a_run_and_a_table_follows(started, capsys):
     assert started == [
         *(
             ["train", "--recipe", "runs/x/settings.yaml", "--seed", seed, "--run-dir", f"runs/x/seed-{seed}"]
-            + ["--of-series", "--launcher", "inline"]
+            + ["--checkpoint-replay=True", "--replay-checkpoint-every=1800.0", "--of-series", "--launcher", "inline"]
             for seed in ("1", "2")
         )
     ]
@@ -74,7 +74,8 @@ def test_runs_that_never_began_are_replaced_by_those_of_the_corrected_command(st
 def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
     arguments = [*SETTINGS, "--launcher", "ray", "--ray-wait", "5", "--add-nodes", "mine:nodes", "--seeds", "1"]
     assert main(["train", *arguments]) == 0
-    assert started[0][8:] == ["--launcher", "ray", "--add-nodes", "mine:nodes", "--ray-wait", "5"]
+    further = started[0][started[0].index("--of-series") + 1 :]
+    assert further == ["--launcher", "ray", "--add-nodes", "mine:nodes", "--ray-wait", "5"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A series of runs: what is run, skipped and resumed, what fails, and how it is stopped."""
 
 import json
+import re
 import shutil
 import signal
 
@@ -85,7 +86,7 @@ def test_runs_follow_each_other_in_directories_of_their_own(directory, processes
     settings = str(directory.settings("a"))
     assert processes.started[0] == [
         *("train", "--recipe", settings, "--seed", "1", "--run-dir", str(directory.path / "a" / "seed-1")),
-        *("--of-series", "--launcher", "inline"),
+        *("--checkpoint-replay=True", "--replay-checkpoint-every=1800.0", "--of-series", "--launcher", "inline"),
     ]
     assert processes.names() == ["a/seed-1", "a/seed-2", "b/seed-1"]
     assert read_recipe(settings) == RECIPE
@@ -104,6 +105,31 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_tried_again(directory,
     assert outcome.exit_code == 0 and said[0] == "run 1 of 3, a/seed-1, is already finished"
     assert processes.started[0][:2] == ["train", "--resume"] and "--recipe" not in processes.started[0]
     assert processes.names() == ["a/seed-2"]
+
+
+def test_replay_is_saved_until_the_run_is_finished(directory, processes):
+    processes.ends = [(0, None), (1, None)]
+    saved = [
+        directory.path / "a" / f"seed-{seed}" / below / "0" / "000000000001"
+        for seed in CELLS[0].seeds
+        for below in ("replay", "policies/left/replay")
+    ]
+    for checkpoint in saved:
+        checkpoint.mkdir(parents=True)
+    run(directory, CELLS[:1])
+    assert [checkpoint.exists() for checkpoint in saved] == [False, False, True, True]
+    processes.ends = [(130, signal.SIGINT)]
+    run(directory, CELLS[:1])
+    assert saved[2].exists()
+    run(directory, CELLS[:1])
+    assert not saved[2].exists()
+
+
+def test_a_series_whose_settings_say_what_is_saved_saves_that(directory, processes):
+    saved = directory.path / "seed-1" / "replay" / "0"
+    saved.mkdir(parents=True)
+    run(directory, [Cell("", {**RECIPE, "checkpoint_replay": True, "replay_checkpoint_every": 5}, [1])])
+    assert not any("replay" in argument for argument in processes.started[0]) and saved.exists()
 
 
 def test_a_finished_run_whose_directory_was_deleted_is_made_again(directory, processes):
@@ -199,6 +225,22 @@ def test_ctrl_c_stops_the_run_with_a_checkpoint_and_resume_continues(start, tmp_
     again = start("train", "--resume", "--run-dir", series, "--launcher", "inline")
     assert again.wait(300) == 0, again.text()
     assert "run 1 of 2, seed-1, is already finished" in again.text() and "2 of 2 runs are finished" in again.text()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_resumed_has_its_replay(start, tmp_path):
+    run = tmp_path / "run" / "seed-1"
+    settings = ["--launcher", "inline", "--max-steps", 8000, "--stop-return", "null", "--evaluate-every", 2000]
+    command = start("train", "--recipe", "apex-cartpole", "--seeds", "1", *settings, "--run-dir", run.parent)
+    command.wait_until((run / "metrics.jsonl").exists)
+    command.wait_until(lambda: "learner/loss" in (run / "metrics.jsonl").read_text())
+    command.interrupt()
+    assert command.wait(60) == 130, command.text()
+    again = start("train", "--resume", "--run-dir", run.parent, "--launcher", "inline")
+    assert again.wait(300) == 0, again.text()
+    items = re.search("replay/0: continues with ([0-9,]+) items", again.text())
+    assert items and int(items[1].replace(",", "")) > 50, again.text()  # Of 16 environments each.
+    assert not (run / "replay").exists()
 
 
 @pytest.mark.slow
