@@ -8,12 +8,14 @@ far of a run that was stopped are kept too, beside those of finished runs.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
@@ -34,6 +36,8 @@ _LOCK = "runner.lock"
 _SAVE_SECONDS = 300
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _STOPPED = 128
+_CORES: list[socket.socket] = []
+"""Names of the cores that this runner has; the system frees them when it ends, however it ends."""
 _PATIENT = ("--node-timeout", "7200")
 """At the lowest priority a learner step may take many times as long as by itself, and is not hanging."""
 
@@ -218,7 +222,23 @@ def _run_peer(path: pathlib.Path, cell: SuiteCell, seed: int) -> tuple[int, int 
 
 
 def be_modest(cores: int) -> None:
-    """Gives this process and its children the lowest priority, and so many of the cores that it may use."""
+    """Gives this process and its children the lowest priority, and so many of the cores that it may use.
+
+    Cores that another runner has are taken last.
+    """
     os.nice(19)
-    usable = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, usable[-cores:])
+    usable = sorted(os.sched_getaffinity(0), reverse=True)
+    free = list(itertools.islice(filter(_is_free, usable), cores))
+    os.sched_setaffinity(0, [*free, *(core for core in usable if core not in free)][:cores])
+
+
+def _is_free(core: int) -> bool:
+    """Whether no other runner has a core, which then is ours until this process ends."""
+    holder = socket.socket(socket.AF_UNIX)
+    try:
+        holder.bind(f"\0callboard-suites-core-{core}")
+    except OSError:
+        holder.close()
+        return False
+    _CORES.append(holder)
+    return True

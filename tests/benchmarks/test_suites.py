@@ -116,6 +116,21 @@ def test_an_unknown_suite_is_refused(capsys):
     assert "no cell has 'Tetris'" in capsys.readouterr().err
 
 
+def test_each_runner_has_cores_of_its_own_while_there_are_enough(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(runner, "_CORES", [])
+    monkeypatch.setattr(runner.os, "nice", lambda more: None)
+    monkeypatch.setattr(runner.os, "sched_getaffinity", lambda process: {1001, 1002, 1003})
+    monkeypatch.setattr(runner.os, "sched_setaffinity", lambda process, cores: chosen.append(list(cores)))
+    for cores in (1, 1, 2):
+        runner.be_modest(cores)
+    runner._CORES[0].close()
+    runner.be_modest(1)
+    for holder in runner._CORES:
+        holder.close()
+    assert chosen == [[1003], [1002], [1001, 1003], [1003]]
+
+
 def test_the_first_seeds_of_cells_can_be_made_before_the_others(small, monkeypatch, tmp_path, capsys):
     made = []
     monkeypatch.setattr(command, "be_modest", lambda cores: None)
