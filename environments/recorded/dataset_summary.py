@@ -32,6 +32,13 @@ class ActionSummary:
     """The environment's value for the choice 0."""
 
     @property
+    def plain(self) -> Mapping[str, float]:
+        """Statistics of a number, or how often each value of a choice was taken, by the environment's value."""
+        if self.choices is None:
+            return statistics(self.values)
+        return {str(value): fraction for value, fraction in enumerate(self.fractions.tolist(), self.first)}
+
+    @property
     def fractions(self) -> np.ndarray:
         """How often each value of a choice was taken, `[choices]`, which adds up to 1."""
         counts = np.bincount(self.values, minlength=self.choices or 0)
@@ -87,10 +94,7 @@ class DatasetInfo:
             "terminated": int(self.terminated.sum()),
             "returns": statistics(self.returns),
             "lengths": statistics(self.lengths),
-            "actions": {
-                one.name: statistics(one.values) if one.choices is None else one.fractions.tolist()
-                for one in self.actions
-            },
+            "actions": {one.name: one.plain for one in self.actions},
         }
 
 

@@ -50,6 +50,7 @@ def test_choices_are_numbered_as_the_environment_does(tmp_path):
     info = summarize(open_data(write(tmp_path / "set-v0", spec, [turned])))
     assert [(one.name, one.first) for one in info.actions] == [("turn", -1), ("two/0", 0), ("two/1", 0)]
     np.testing.assert_allclose(info.actions[0].fractions, [0.5, 0, 0.5])
+    assert info.plain["actions"]["turn"] == {"-1": 0.5, "0": 0.0, "1": 0.5}
     assert any(line == ("action turn", "-1: 50.0%, 0: 0.0%, 1: 50.0%") for line in _rows(info))
 
 
