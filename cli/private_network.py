@@ -18,6 +18,8 @@ from ..runtime.interpreter import callboard_command
 
 OPTION = "--private-network"
 
+_ENTERED: list[int] = []
+"""This process, once `OPTION` has moved it."""
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFFLAGS = 0x8913
@@ -57,10 +59,16 @@ def enter_private_network() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, _INTERFACE_FLAGS.pack(name, flags | _IFF_UP))
 
 
+def in_same_network(command: str) -> str:
+    """Returns a command that trains with `OPTION` if this process was started with it; others as they are."""
+    return command.replace("callboard train", f"callboard train {OPTION}", 1) if _ENTERED else command
+
+
 def enter_or_exit() -> None:
     """Enters a private network, or prints one line and exits; only the standard library may have been imported."""
     try:
         enter_private_network()
+        _ENTERED.append(os.getpid())
     except OSError as error:
         sys.stderr.write(
             f"callboard: {OPTION} needs a user and a network namespace, which this kernel or container refuses "

@@ -23,6 +23,7 @@ from ..studies.comparison.compared_runs import compare_runs
 from ..studies.comparison.comparison import ComparisonSettings
 from ..studies.comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from .compare import print_comparison
+from .private_network import in_same_network
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -94,7 +95,7 @@ def train_seeds(
     directory.check([cell])
     outcome = run_series(directory, [cell], print_now)
     again = ["callboard", "train", "--resume", "--run-dir", in_command(directory.path), *launch_options]
-    print_end(outcome, directory, shlex.join(again))
+    print_end(outcome, directory, in_same_network(shlex.join(again)))
     return outcome.exit_code
 
 

@@ -29,7 +29,7 @@ from .experiment_options import (
     redefine_experiment,
     split_options,
 )
-from .private_network import run_in_private_network
+from .private_network import in_same_network, run_in_private_network
 from .run_arguments import add_trust
 from .seed_series import check_series_owner, is_series, train_seeds
 
@@ -123,8 +123,7 @@ def main(arguments: Sequence[str]) -> int:
         outcome = run(experiment, launcher, monitor, known.resume, add_nodes, known.overwrite)
     finally:
         monitor.close()
-    if known.of_series:
-        outcome.next_commands = ()
+    outcome.next_commands = () if known.of_series else tuple(map(in_same_network, outcome.next_commands))
     with contextlib.suppress(OSError):
         _print_end(outcome, experiment.evaluation_episodes)
     return outcome.exit_code

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ..errors import CallboardError, printable, rounded
-from ..studies.zoo.zoo_policies import MOST_EPISODES, copy_policy, find_policies, find_policy
+from ..studies.zoo.zoo_policies import MOST_EPISODES, WHERE_POLICIES_ARE, copy_policy, find_policies, find_policy
 from .command_parser import CommandParser
 from .evaluate import stdout_to_stderr
 from .run_arguments import notify
@@ -82,7 +82,7 @@ def _list(places: Sequence[str], as_json: bool) -> int:
         print(json.dumps([{"name": one.name, "zoo": one.place, **one.card._asdict()} for one in found.policies]))
     elif not found.policies:
         policies = "no policies that can be used" if found.problems else "no policies"
-        print(printable(f"{policies}: install a wheel such as callboard-zoo, or name a zoo with --from"))
+        print(printable(f"{policies}: {WHERE_POLICIES_ARE}"))
     else:
         rows = [("name", "agent", "environment", "steps", "return")]
         rows += [

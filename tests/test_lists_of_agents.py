@@ -60,6 +60,25 @@ def changing(setting):
     return {name for name in AGENTS if setting in agent_class(name)().live}
 
 
+def queued():
+    """The agents that read from a queue."""
+
+    def reads(name):
+        agent = agent_class(name)()
+        layouts = [layout_of(SPEC._replace(action=action)) for action in (CHOICE, NUMBERS)]
+        layout = next((layout for layout in layouts if takes(agent, layout)), None)
+        return layout is not None and agent.make_replay(layout).is_queue
+
+    def takes(agent, layout):
+        try:
+            agent.check(layout)
+        except CallboardError:
+            return False
+        return True
+
+    return {name for name in AGENTS if reads(name)}
+
+
 TEAMS = {"qmix", "vdn"}
 LISTS = [
     ("stopping.md", "the default of", "has reached 0", decaying),
@@ -70,6 +89,9 @@ LISTS = [
         "An early greedy",
         lambda: {name for name in AGENTS if "sample" in agent_class(name)().modes()},
     ),
+    ("concepts.md", "read from a queue (", ")", queued),
+    ("replay.md", "**Queues** (", ")", queued),
+    ("guides/external_simulators.md", "own actions alone (", ")", queued),
     ("evaluation.md", "rate of random actions, for", "A greedy policy", lambda: having("evaluation_epsilon")),
     ("evaluation.md", "--epsilon 0.01 ", "\n", lambda: having("evaluation_epsilon")),
     ("guides/network.md", "and its units (", ")", lambda: having("network.core")),

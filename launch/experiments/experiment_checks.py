@@ -198,16 +198,29 @@ def check_run_conditions(acting: ActingPart, agent: str | None) -> None:
     check_conditions(conditions, *known, "curriculum: when")
 
 
-def metrics_known(acting: ActingPart, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
+def metrics_known(acting: ActingPart, agent: str | None) -> tuple[str | None, dict[str, int], list[str]]:
     """Returns the arguments of `check_metric` after the name, which describe a run's metrics.
 
     Args:
       acting: the settings of whatever plays, and the limits of the run.
       agent: see `check_run_conditions`.
     """
-    inference_nodes = acting.inference_nodes if acting.inference == "central" else 0
     own = _own_metrics(acting) if agent else [*_own_metrics(acting), *_metrics_of_policies(acting)]
-    return agent, acting.replay_shards, inference_nodes, acting.evaluator, own
+    return agent, node_counts(acting), own
+
+
+def node_counts(acting: ActingPart) -> dict[str, int]:
+    """Returns the number of nodes of each kind, of those that belong to a policy for each of them, at the most."""
+    return {
+        "coordinator": 1,
+        "replay": acting.replay_shards,
+        "learner": acting.learners,
+        "inference": acting.inference_nodes if acting.inference == "central" else 0,
+        "actor": acting.actors,
+        "evaluator": int(acting.evaluator),
+        "feeder": acting.replay_shards,
+        "recorder": 1,
+    }
 
 
 def check_agent(acting: ActingPart, checkpoints: CheckpointsPart, layout: Layout, learners_here: int | None) -> None:

@@ -11,6 +11,7 @@ from ...agents.agent_names import agent_name
 from ...environments import environment_text
 from ...errors import CallboardError
 from ...messages.caller_words import argument
+from ..plain_names import in_command
 from ..run_directory.layout import RunDirectory
 from ..run_directory.replaced_run import check_may_be_replaced, has_learned
 from ..run_directory.run_lock import check_not_running
@@ -70,6 +71,11 @@ def check_state(
     """
     if resume and not directory.experiment.exists():
         raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
+    if resume and directory.card.exists():
+        raise CallboardError(
+            f"{name} is a policy of a zoo, whose learner cannot be resumed: begin a new run in another directory with "
+            f"{argument('init_from', in_command(f'{name}@best'))}"
+        )
     if overwrite and resume:
         raise CallboardError("a run is either resumed or overwritten; leave out one of resume and overwrite")
     if resume or not directory.experiment.exists():

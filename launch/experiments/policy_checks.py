@@ -11,7 +11,7 @@ from ...environments.multi_agent.policy_slots import EPISODES_TRIED, FunctionMap
 from ...errors import CallboardError, unknown
 from ...specs import EnvironmentSpec, describe
 from ..run_directory.metric_names import POLICY_METRICS
-from .experiment_checks import check_agent, check_run_conditions
+from .experiment_checks import check_agent, check_run_conditions, node_counts
 from .parts.acting_part import ActingPart
 from .parts.environment_part import PoliciesPart
 from .parts.output_part import CheckpointsPart
@@ -121,8 +121,6 @@ def _check_conditions(acting: ActingPart, plan: PolicyPlan, evaluated: PolicyPla
     if ONLY_AGENT in plan.learning:
         check_run_conditions(acting, agent_name(plan.learning[ONLY_AGENT]))
         return
-    inference_nodes = acting.inference_nodes if acting.inference == "central" else 0
-    nodes = (acting.replay_shards, inference_nodes, acting.evaluator)
     stages = [stage.when for stage in acting.curriculum if stage.when is not None]
     for setting, texts in (("stop_when", acting.stop_when), ("curriculum: when", stages)):
         for condition in parse_conditions(texts, setting):
@@ -148,7 +146,7 @@ def _check_conditions(acting: ActingPart, plan: PolicyPlan, evaluated: PolicyPla
             with _naming(policy):
                 if agent is not None and metric.startswith(_OF_EACH_POLICY):
                     own = str(condition._replace(metric=metric))
-                    check_conditions([own], agent_name(agent), *nodes, setting=setting)
+                    check_conditions([own], agent_name(agent), node_counts(acting), setting=setting)
                 elif re.sub(r"_\d+$", "", metric) not in _OF_POLICY:
                     raise unknown(
                         f"metric in {setting}", metric, _OF_POLICY, 'the page "Metrics" of the documentation lists all'

@@ -18,7 +18,6 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType({">"
 _CONDITION = re.compile(r"\s*([^\s<>=]+)\s*([<>]=?)\s*([^\s<>=]+)\s*")
 _LEARNER = "learner/"
 _NUMBERED = "_N"
-_SHARDS = "replay/"
 
 
 class Condition(NamedTuple):
@@ -59,9 +58,7 @@ def parse_conditions(stop_when: str | Sequence[str], setting: str = "stop_when")
 def check_conditions(
     stop_when: str | Sequence[str],
     agent: str | None,
-    shards: int,
-    inference_nodes: int,
-    evaluator: bool,
+    nodes: Mapping[str, int],
     own_metrics: Sequence[str] = (),
     setting: str = "stop_when",
 ) -> None:
@@ -78,15 +75,13 @@ def check_conditions(
     """
     for condition in parse_conditions(stop_when, setting):
         what = f"{setting} {str(condition)!r}"
-        check_metric(condition.metric, agent, shards, inference_nodes, evaluator, own_metrics, setting, what)
+        check_metric(condition.metric, agent, nodes, own_metrics, setting, what)
 
 
 def check_metric(
     name: str,
     agent: str | None,
-    shards: int,
-    inference_nodes: int,
-    evaluator: bool,
+    nodes: Mapping[str, int],
     own_metrics: Sequence[str],
     setting: str,
     what: str,
@@ -97,9 +92,7 @@ def check_metric(
       name: the name.
       agent: name of the agent; None if it is not known yet.  An agent of the user's own may report any metrics of the
         learner.
-      shards: number of replay shards.
-      inference_nodes: number of inference nodes; 0 without central inference.
-      evaluator: whether the run has an evaluator.
+      nodes: number of nodes of each kind, such as `evaluator`.
       own_metrics: names of metrics that the run has besides the registered ones; those with `*` at the end stand for
         all that begin so.
       setting: name of the setting, for messages.
@@ -108,21 +101,21 @@ def check_metric(
     Raises:
       CallboardError: names the metric and what would be right.
     """
-    known = [*metrics_of_run(shards, inference_nodes), *own_metrics]
+    known = [*metrics_of_run(nodes), *own_metrics]
     beginnings = tuple(one[:-1] for one in own_metrics if one.endswith("*"))
     if name not in known and not (beginnings and name.startswith(beginnings)):
         if name.startswith(_LEARNER) and (agent is None or ":" in agent):
             return
         raise unknown(f"metric in {setting}", name, known, 'the page "Metrics" of the documentation lists all')
-    if name.startswith("evaluator/") and not evaluator:
+    if name.startswith("evaluator/") and not nodes.get("evaluator"):
         raise CallboardError(f"{what} needs the evaluator: leave evaluator at true")
     agents = _agents_with(name)
     if agent is not None and ":" not in agent and agents and agent not in agents:
         raise CallboardError(f"{what} cannot work: {name} is a metric of {', '.join(agents)}, not of {agent}")
 
 
-def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
-    """Returns the names of the registered metrics of a run, with the numbers of its shards and inference nodes.
+def metrics_of_run(nodes: Mapping[str, int]) -> list[str]:
+    """Returns the names of the registered metrics of a run, with the numbers of its nodes.
 
     Names that a user chooses, such as those of episode metrics and policies, are not among them.
     """
@@ -130,8 +123,8 @@ def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
     for metric in (metric for section in METRICS.values() for metric in section):
         if any(placeholder in metric.name for placeholder in PLACEHOLDERS):
             continue
-        count = shards if metric.name.startswith(_SHARDS) else inference_nodes
         if metric.name.endswith(_NUMBERED):
+            count = nodes.get(metric.name.partition("/")[0], 0)
             names += [f"{metric.name.removesuffix(_NUMBERED)}_{number}" for number in range(count)]
         else:
             names.append(metric.name)

@@ -103,6 +103,8 @@ class RunDirectory:
     videos = Part("videos")
     recorded = Part(RECORDED)
     """The data set of the episodes that the run records."""
+    card = Part("policy.json")
+    """The description of a zoo's policy; directories with it are no runs that could be resumed."""
     _end_marker = Part("ended")
 
     def of_policy(self, name: str) -> "RunDirectory":

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shlex
 import tempfile
 import time
 import uuid
@@ -12,6 +13,7 @@ import psutil
 from ...errors import CallboardError, named_as, suggestion
 from ...runtime.deadlines import Deadline
 from ..nodes.proxy_bypass import bypass_proxies
+from ..plain_names import in_command
 from ..processes.local_socket import SocketError, call
 from ..run_directory.coordinator_address import read_address
 from ..run_directory.found_runs import no_run
@@ -106,7 +108,8 @@ class AttachedRun:
     def _attach(self, directory: RunDirectory) -> None:
         address = read_address(directory.coordinator)
         if address is None:
-            raise NotAnswering(f"the run in {self.run} is not running; start it with callboard train --resume")
+            again = f"callboard train --resume --run-dir {shlex.quote(in_command(self.run))}"
+            raise NotAnswering(f"the run in {self.run} is not running; continue it with {again}")
         self._process = address.process
         if address.is_here and not directory.url:
             self._socket = directory.socket

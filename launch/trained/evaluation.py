@@ -86,7 +86,7 @@ def with_evaluation_settings(
         if agent.evaluation_rate() is None:
             raise CallboardError(
                 f"{type(agent).__name__} takes no epsilon, which is for agents that learn action values; "
-                "leave it out, or set the mode to sampled"
+                "leave it out; the mode sampled samples actions"
             )
         epsilon = converted("epsilon", epsilon, UnitInterval)
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))

@@ -6,8 +6,8 @@ The runs of one *cell* differ in their seeds alone:
     DIR/CELL/settings.yaml        settings of the cell's runs, a recipe
     DIR/CELL/seed-1/              a run directory
 
-Runs save their replay until they are finished, unless their settings have `checkpoint_replay`: a run that was
-interrupted is to learn what it would have learned.
+Runs save their replay until they are finished, unless their settings have `checkpoint_replay`, so that a run that was
+interrupted continues with it.
 """
 
 import dataclasses

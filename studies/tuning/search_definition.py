@@ -261,7 +261,7 @@ class Tuning:
 
     def _check_metric(self) -> None:
         if "/" not in self.metric or self.metric in _NOT_COMPARED:
-            hint = "name one of those in metrics.jsonl, such as evaluator/return"
+            hint = "name one of those in metrics.jsonl with a slash that tell policies apart, such as evaluator/return"
             raise unknown("metric", self.metric, _EVALUATOR_METRICS, hint)
 
     def _check_values(self, values: Values) -> None:

@@ -24,7 +24,11 @@ from ...launch.run_directory.layout import RunDirectory
 from ...launch.run_directory.remote_storage import Storage, check_run_owner, is_url
 
 GROUP = "callboard.zoo"
-CARD = "policy.json"
+CARD = RunDirectory(pathlib.Path()).card.name
+WHERE_POLICIES_ARE = (
+    "install a wheel of policies, such as callboard-zoo (pip install ./benchmarks/zoo in a clone), or name a zoo with "
+    "--from"
+)
 WEIGHTS = "checkpoints/best.npz"
 SETTINGS = "experiment.yaml"
 FILES = (SETTINGS, "environment.json", WEIGHTS)
@@ -119,7 +123,7 @@ def find_policy(name: str, places: Sequence[str], notify: Callable[[str], object
     for why in broken:
         notify(why)
     if not named:
-        none = "" if policies else "install a wheel such as callboard-zoo, or name a zoo with --from"
+        none = "" if policies else WHERE_POLICIES_ARE
         raise unknown("policy", name, dict.fromkeys(policy.name for policy in policies), none)
     return named[0]
 

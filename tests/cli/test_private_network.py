@@ -124,6 +124,8 @@ def test_a_run_that_trains(train, launcher, private):
     run.interrupt()
     assert run.wait(timeout=30) == 128 + signal.SIGINT, run.text()
     assert re.search(r"^The run is over: stopped by SIGINT\. .*$", run.end_line())
+    again = run.text().partition("\nNext:\n")[2].splitlines()[-1]
+    assert ("callboard train --private-network --resume" in again) is private and "--resume" in again
     assert run.leftovers() == []
 
 

@@ -57,8 +57,9 @@ def test_returns_reach_a_goal_as_exactly_as_rewards_are_known(value):
     assert not reaches(value - abs(value) / 1e5, goal) and not reaches(math.nan, goal)
 
 
-def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True):
-    check_conditions(stop_when, agent, shards, inference_nodes, evaluator)
+def check(stop_when, agent="impala", inference=0, evaluator=1):
+    nodes = {"replay": 2, "inference": inference, "evaluator": evaluator, "actor": 3, "learner": 1}
+    check_conditions(stop_when, agent, nodes)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,9 @@ def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True
         ("POLICY/score > 1", {}, "unknown metric in stop_when 'POLICY/score'"),
         ("episode/NAME > 1", {}, "unknown metric in stop_when 'episode/NAME'"),
         ("inference/actors_per_batch_0 > 1", {}, "unknown metric"),
-        ("evaluator/return > 1", {"evaluator": False}, "needs the evaluator"),
+        ("evaluator/return > 1", {"evaluator": 0}, "needs the evaluator"),
+        ("actor/memory_3 > 1", {}, "unknown metric in stop_when 'actor/memory_3'"),
+        ("learner/memory_1 > 1", {}, "did you mean 'learner/memory_0'"),
         (
             "learner/temperature > 1",
             {},
@@ -87,9 +90,10 @@ def test_metrics_that_the_run_does_not_have_are_refused(stop_when, settings, mes
 
 def test_metrics_that_the_run_has_are_accepted():
     check("replay/fill_1 > 0.5, learner/loss < 0, evaluator/return > 1")
-    check("inference/actors_per_batch_1 > 1", inference_nodes=2)
+    check("inference/actors_per_batch_1 > 1, inference/memory_1 > 1", inference=2)
+    check("actor/memory_2 > 1, learner/memory_0 > 1, evaluator/memory_0 > 1")
     check("learner/temperature < 1", agent="sac")
     # An agent of the user's own may report any.
     check("learner/own > 1", agent="module:Agent")
     check("learner/own > 1", agent=None)
-    assert "learner/policy_lag" in metrics_of_run(1, 0)
+    assert "learner/policy_lag" in metrics_of_run({})

@@ -67,7 +67,9 @@ def running(tmp_path_factory):
         for thread in threads:
             thread.join()
     assert not directory.coordinator.exists()
-    with pytest.raises(NotAnswering, match="is not running; start it with callboard train --resume"):
+    with pytest.raises(
+        NotAnswering, match=f"is not running; continue it with callboard train --resume --run-dir {directory.path}"
+    ):
         AttachedRun(str(directory.path))
 
 
