@@ -60,9 +60,9 @@ def test_a_policy_is_taken_as_a_run_that_commands_take(zoo, tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "taken"), "--episodes", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["mean"] == 7
     assert main(["zoo", "get", "tiny", str(tmp_path / "taken"), "--from", str(zoo)]) == 2
+    assert "taken is not empty; name a new directory" in capsys.readouterr().err
     assert main(["train", "--resume", "--run-dir", str(tmp_path / "taken"), "--max-steps", "900000"]) == 2
     assert f"begin a new run in another directory with --init-from {tmp_path}/taken@best" in capsys.readouterr().err
-    assert "taken is not empty; name a new directory" in capsys.readouterr().err
 
 
 def test_a_zoo_at_a_url(zoo, tmp_path, capsys):
