@@ -214,6 +214,7 @@ class RunDirectory:
             self.path / POLICIES,
             self.tensorboard,
             self.videos,
+            self.recorded,
             self.log("any").parent,
             self.metrics,
             self.counters,

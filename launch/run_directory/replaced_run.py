@@ -11,9 +11,11 @@ from .layout import RunDirectory, is_checkpoint_name
 
 
 def has_learned(directory: RunDirectory) -> bool:
-    """Returns whether a run has made a learner step, so that something would be lost with its files."""
+    """Returns whether a run has made a learner step or recorded episodes, which would be lost with its files."""
     parts = [directory, *directory.policies.values()]
-    return any(_has_weights(part) for part in parts) or _learner_steps(directory.counters) != 0
+    if any(_has_weights(part) or part.recorded.exists() for part in parts):
+        return True
+    return _learner_steps(directory.counters) != 0
 
 
 def check_may_be_replaced(directory: RunDirectory, name: str | pathlib.Path) -> None:

@@ -37,13 +37,27 @@ def test_a_run_with_learner_steps_or_unreadable_counters_may_have_learned(direct
 
 
 @pytest.mark.parametrize(
-    "written", ["checkpoints/000000000010/state", "checkpoints/best.npz", "policies/red/checkpoints/000000000010/state"]
+    "written",
+    [
+        "checkpoints/000000000010/state",
+        "checkpoints/best.npz",
+        "policies/red/checkpoints/000000000010/state",
+        "episodes/recorded-v0/data/main_data.hdf5",
+        "policies/red/episodes/recorded-v0/data/main_data.hdf5",
+    ],
 )
-def test_a_run_with_weights_has_learned(directory, written):
+def test_a_run_with_weights_or_episodes_has_learned(directory, written):
     path = directory.path / written
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     assert has_learned(directory)
+
+
+def test_recorded_episodes_are_removed_and_other_data_sets_stay(directory):
+    for name in ("recorded-v0", "mine-v0"):
+        (directory.path / "episodes" / name / "data").mkdir(parents=True)
+    remove_run(directory)
+    assert [path.name for path in (directory.path / "episodes").iterdir()] == ["mine-v0"]
 
 
 def test_what_the_user_has_put_beside_a_run_stays(directory):
