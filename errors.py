@@ -290,7 +290,7 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") 
 
 
 def unknown_setting(
-    what: str, given: object, key: str, known: Mapping[str, str], otherwise: str = "see callboard train --help"
+    what: str, given: object, key: str, known: Mapping[str, str], otherwise: str = "the command's --help lists all"
 ) -> CallboardError:
     """Returns the error for a setting that does not exist: `unknown option '--lr'; did you mean '--learning-rate'?`
 

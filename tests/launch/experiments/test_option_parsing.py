@@ -147,4 +147,4 @@ def test_names_of_options_have_dashes_and_a_suggestion_needs_one_candidate():
 def test_settings_in_groups_are_suggested_by_their_words(key, name):
     names = ("agent.huber", "agent.batch_size", "agent.replay.size", "agent.replay.min_size", "max_steps")
     message = str(unknown_setting("key", key, key, {known: known for known in names}))
-    assert ("see callboard train --help" if name is None else f"did you mean {name!r}?") in message
+    assert ("the command's --help lists all" if name is None else f"did you mean {name!r}?") in message
