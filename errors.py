@@ -37,6 +37,21 @@ class CallboardError(Exception):
         self.details = details
 
 
+class UnknownSetting(CallboardError):
+    """A setting that does not exist.
+
+    Args:
+      subject: what the user wrote, such as `option '--agent.lr'`.
+      key: the flat name that it stands for.
+      hint: what to do.
+      is_guess: whether the hint is no more than a similar name.
+    """
+
+    def __init__(self, subject: str, key: str, hint: str, is_guess: bool):
+        super().__init__(f"unknown {subject}; {hint}")
+        self.subject, self.key, self.is_guess = subject, key, is_guess
+
+
 class MissingPackage(CallboardError):
     """A package that is not installed.
 
@@ -305,8 +320,9 @@ def unknown_setting(
         *groups, last = key.split(".")
         nested = "".join(f"{group}: {{" for group in groups) + f"{last}: ..." + "}" * len(groups)
         return CallboardError(f"the key {given!r} is no name with dots in a file: write {nested}")
-    hint = similar_setting(key, known)
-    return CallboardError(f"unknown {what} {given!r}; {hint or otherwise}")
+    meant = _meant_setting(key, known)
+    hint = meant or _alike_setting(key, known) or otherwise
+    return UnknownSetting(f"{what} {given!r}", key, hint, is_guess=meant is None)
 
 
 def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
@@ -320,6 +336,11 @@ def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
       key: the flat name.
       known: what to suggest, by flat name.
     """
+    return _meant_setting(key, known) or _alike_setting(key, known)
+
+
+def _meant_setting(key: str, known: Mapping[str, str]) -> str | None:
+    """Returns the hint of `similar_setting` where the group, the end of the name or another library says what it is."""
     group = f"{key.rpartition('.')[0]}."
     in_group = {name.removeprefix(group): text for name, text in known.items() if name.startswith(group)}
     meant = nearest(_last_part(key), in_group) if group.count(".") > 1 else None
@@ -328,6 +349,13 @@ def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
     foreign = foreign_names.hint("setting", key, known)
     if foreign is not None:
         return foreign
+    # `agent.optimizer.learning_rate` may be `agent.actor_optimizer.learning_rate`, and that of the critic.
+    end = ".".join(key.split(".")[1:][-2:])
+    same = [text for name, text in known.items() if "." in end and name.endswith(end)]
+    return did_you_mean(*same) if same else None
+
+
+def _alike_setting(key: str, known: Mapping[str, str]) -> str | None:
     for same_part in (_last_part, _words):
         same = [text for name, text in known.items() if same_part(name) == same_part(key)]
         if len(same) == 1:

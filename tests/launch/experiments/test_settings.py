@@ -162,6 +162,26 @@ def test_the_recipes_that_ship_are_right(name):
 
 
 @pytest.mark.parametrize(
+    "agent, recipe, options, owners",
+    [
+        ("td3", {}, ["--agent.crossq"], "cql, drq, sac"),
+        ("ppo", {}, ["--agent.replay.min-size", "5"], "apex, awr, bc, "),
+        ("impala", {}, ["--agent.clip", "0.2"], "appo, ppo"),
+        ("sac", {"agent": {"bonus": {"name": "rnd"}}}, [], "a2c, apex, appo, impala, ppo, r2d2"),
+    ],
+)
+def test_a_setting_of_other_agents_is_said_to_be_theirs(agent, recipe, options, owners):
+    with pytest.raises(CallboardError, match=f"; it is a setting of {owners}.*, not of {agent}$"):
+        parse_experiment(agent, recipe, ["--env", "CartPole-v1", *options])
+
+
+def test_a_setting_of_another_agent_is_named_as_it_is_called_here():
+    hint = "did you mean '--agent.actor-optimizer.learning-rate' or '--agent.critic-optimizer.learning-rate'"
+    with pytest.raises(CallboardError, match=hint):
+        parse_experiment("td3", {}, ["--env", "Pendulum-v1", "--agent.optimizer.learning-rate", "1e-3"])
+
+
+@pytest.mark.parametrize(
     "recipe, options, message",
     [
         (
