@@ -232,8 +232,11 @@ def counted(number: float, noun: str) -> str:
 
 
 def rounded(number: float) -> str:
-    """Returns `12.3`; of a number with more than 15 digits `1.234e+300`."""
-    return f"{number:.1f}" if abs(number) < 1e15 else f"{number:.4g}"
+    """Returns `12.3`; below 10 three digits, `0.956`; of a number with more than 15 digits `1.234e+300`."""
+    if 10 <= abs(number) < 1e15:
+        return f"{number:.1f}"
+    text = f"{number:.3g}" if abs(number) < 10 else f"{number:.4g}"
+    return f"{text}.0" if text.strip("-").isdecimal() else text
 
 
 def is_utf8(text: str) -> bool:

@@ -171,3 +171,8 @@ def test_a_type_is_named_with_its_article(value, kind):
 def test_a_number_is_shown_in_few_digits():
     shown = [rounded(number) for number in (0, -12.34, 1234567.89, -1e308, float("inf"), float("nan"))]
     assert shown == ["0.0", "-12.3", "1234567.9", "-1e+308", "inf", "nan"]
+
+
+def test_a_small_score_is_shown_in_three_digits():
+    shown = [rounded(number) for number in (0.9564, -0.01234, 1, -3, 9.999, 9.4071)]
+    assert shown == ["0.956", "-0.0123", "1.0", "-3.0", "10.0", "9.41"]

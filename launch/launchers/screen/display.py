@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ....errors import counted, printable, printable_lines
+from ....errors import counted, printable, printable_lines, rounded
 from ....runtime.deadlines import Deadline
 from ...nodes.coordination.run_metrics import RateWindow
 from ..run_outcome import OutputClosed
@@ -219,15 +219,15 @@ class RunProgress:
         if status.get("stop_return") is not None:
             remarks.append(f"goal {status['stop_return']:g}")
         if self._best > status["evaluator/return"]:
-            remarks.append(f"best {self._best:.1f}")
-        text = f"{status['evaluator/return']:.1f} ± {status['evaluator/return_std']:.1f}"
+            remarks.append(f"best {rounded(self._best)}")
+        text = f"{rounded(status['evaluator/return'])} ± {rounded(status['evaluator/return_std'])}"
         arrow = self._arrows.get("evaluator/return")
         text = f"{text} {arrow}" if arrow else text
         return f"{text} ({', '.join(remarks)})" if remarks else text
 
     def _with_trend(self, status: dict[str, Any], name: str) -> str:
         arrow = self._arrows.get(name)
-        return f"{status[name]:.1f}{f' {arrow}' if arrow else ''}"
+        return f"{rounded(status[name])}{f' {arrow}' if arrow else ''}"
 
 
 def _learner_rate(per_second: float) -> str:

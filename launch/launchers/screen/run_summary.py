@@ -12,7 +12,7 @@ from ....agents.agent_names import agent_name
 from ....environments import environment_text
 from ....environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ....environments.recorded import open_data
-from ....errors import CallboardError, counted, did_you_mean, nearest, printable
+from ....errors import CallboardError, counted, did_you_mean, nearest, printable, rounded
 from ...experiments.checked_run import Run
 from ...experiments.option_parsing import option_name
 from ...experiments.parts.environment_part import EnvironmentPart
@@ -217,13 +217,13 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(
-            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over "
+            f"Score: {rounded(outcome.score)} ± {rounded(outcome.score_std or 0.0)} over "
             f"{counted(evaluation_episodes, 'episode')}."
         )
     elif outcome.training_return is not None:
-        parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")
+        parts.append(f"Not evaluated; mean return of the last training episodes: {rounded(outcome.training_return)}.")
     if outcome.best_score is not None and outcome.ended_below_best:
-        parts.append(f"Best evaluation: {outcome.best_score:.1f}; its policy is kept as the checkpoint `best`.")
+        parts.append(f"Best evaluation: {rounded(outcome.best_score)}; its policy is kept as the checkpoint `best`.")
     parts.append(f"Run directory: {outcome.run_directory}")
     lines = [" ".join(parts)]
     if outcome.next_commands:

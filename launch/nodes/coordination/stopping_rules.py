@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ....environments import ONLY_AGENT
-from ....errors import counted
+from ....errors import counted, rounded
 from ....runtime.deadlines import Clock
 from ...experiments.parts.placement_part import EvaluationPart, LimitsPart
 from ...experiments.stop_conditions import parse_conditions, reaches
@@ -144,7 +144,7 @@ class StoppingRules:
         mean = evaluation.get("evaluator/return")
         if limits.stop_return is not None and mean is not None and reaches(mean, limits.stop_return):
             return Stop(
-                f"the return {mean:.1f}, a mean over {counted(self._episodes, 'episode')}, "
+                f"the return {rounded(mean)}, a mean over {counted(self._episodes, 'episode')}, "
                 f"has reached {limits.stop_return:g} within {environment_steps:,} environment steps",
                 final_evaluation=False,
             )
