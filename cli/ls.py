@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard ls",
         description="Lists the runs in a folder, at any depth: their state (running, done, stopped, no results), "
-        "environment steps, the mean return of the last evaluation, and the time since their last metrics.",
+        "environment steps (or learner steps), the mean return of the last evaluation, and the time since their last metrics.",
     )
     parser.add_argument("folder", nargs="?", default="runs", metavar="DIR", help="the folder, a path or a URL (runs)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -37,14 +37,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _row(one: RunOverview) -> tuple[str, ...]:
-    of = "" if one.max_steps is None else f" of {one.max_steps:,}"
+    steps, limit, kind = one.steps, one.max_steps, ""
+    if not steps and one.learner_steps:  # It learns from recorded episodes.
+        steps, limit, kind = one.learner_steps, one.max_learner_steps, " learner"
+    of = "" if limit is None else f" of {limit:,}"
     named = [f"{policy} {rounded(score)}".strip() for policy, score in one.scores.items()]
     if one.state == "damaged":
         return one.run, one.state, "", "", "", "", "", ""
     return (
         one.run,
         one.state,
-        f"{one.steps:,}{of}",
+        f"{steps:,}{of}{kind}",
         ", ".join(named) or "-",
         _age(one.age),
         one.agent,

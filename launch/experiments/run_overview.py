@@ -30,6 +30,7 @@ class RunOverview:
       seed: seed of the run.
       steps: environment steps.
       max_steps: their limit, if there is one.
+      learner_steps: learner steps, and `max_learner_steps` their limit.
       scores: mean returns of the last evaluation by policy, without a name if there is one policy.
       age: seconds since the last metrics were written, or the start.
     """
@@ -41,6 +42,8 @@ class RunOverview:
     seed: int | None = None
     steps: int = 0
     max_steps: int | None = None
+    learner_steps: int = 0
+    max_learner_steps: int | None = None
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     age: float = 0.0
 
@@ -69,15 +72,16 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
             if name.endswith(_RETURN) and isinstance(value, int | float):
                 scores[name.removesuffix(_RETURN).rstrip("/")] = float(value)
                 best = max(best, float(value))
-    steps, limit = int(last.get("environment_steps", 0)), settings.get("max_steps")
-    if not isinstance(limit, int | None):
-        raise TypeError(f"max_steps is {limit!r}")
+    steps, learner_steps = (int(last.get(name, 0)) for name in ("environment_steps", "learner_steps"))
+    limit, learner_limit = settings.get("max_steps"), settings.get("max_learner_steps")
+    if not isinstance(limit, int | None) or not isinstance(learner_limit, int | None):
+        raise TypeError(f"the limits of steps are {limit!r} and {learner_limit!r}")
     state: State = "stopped" if last else "no results"
     if is_running:
         state = "running"
     elif last and (
         _reached(steps, limit)
-        or _reached(last.get("learner_steps", 0), settings.get("max_learner_steps"))
+        or _reached(learner_steps, learner_limit)
         or _reached(last.get("elapsed_seconds", 0), settings.get("max_seconds"))
         or (isinstance(goal := settings.get("stop_return"), int | float) and reaches(best, goal))
     ):
@@ -91,6 +95,8 @@ def _overview(run: str, directory: RunDirectory, is_running: bool) -> RunOvervie
         seed=int(settings["seed"]),
         steps=steps,
         max_steps=limit,
+        learner_steps=learner_steps,
+        max_learner_steps=learner_limit,
         scores=scores,
         age=time.time() - float(last.get("time", os.path.getmtime(written))),
     )

@@ -26,6 +26,17 @@ def test_runs_are_listed_with_state_steps_and_score(tmp_path, monkeypatch, capsy
     assert [one["scores"] for one in found] == [{"": 40.0}, {"": 200.0}]
 
 
+def test_of_a_run_on_recorded_episodes_learner_steps_are_listed(tmp_path, capsys):
+    run = tmp_path / "offline"
+    options = ["--dataset=data", "--actors=0", "--max-learner-steps=300"]
+    write_run(run, [], agent="iql", options=options)
+    line = {"time": 1e9, "environment_steps": 0, "learner_steps": 300, "evaluator/return": 5.0}
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["ls", str(tmp_path)]) == 0
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[1:6] == ["done", "300", "of", "300", "learner"]
+
+
 def test_folders_without_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["ls"]) == 0 and capsys.readouterr().out == "no runs in runs\n"
