@@ -88,6 +88,7 @@ class ReplayNode(ReportingNode):
         self._schedule.restart()
         self.context.send("port", self._server.port)
         self.begin_reports()
+        self.context.progress.works("serving")
 
     def window_weights(self, keys: bytes, first: bytes) -> np.ndarray:
         """See `WindowWeights.window_weights`; other nodes call it, as the next method."""
@@ -136,7 +137,7 @@ class ReplayNode(ReportingNode):
             self.tables()
         except Exception:  # As in `collect`.
             return
-        self.context.progress.works("waiting for its server to answer")
+        self.context.progress.works("serving")
 
     def tables(self) -> dict[str, Any]:
         """Returns Reverb's `TableInfo` of every table, by name."""

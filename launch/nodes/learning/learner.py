@@ -144,6 +144,7 @@ class LearnerNode(ReportingNode):
             )
         self.context.progress.waits_for = lambda: "data" if self.replay.short_of_data else ""
         self.replay.open(prepared, self._learning_ends, self._while_waiting)
+        self.context.progress.waits("data")
         if learners > 1:
             self._peer_watch = PeerWatch(
                 self._rank, learners, self._waits_in_vain, lambda: self._is_learning and self.context.stop.is_set()

@@ -22,6 +22,7 @@ def test_an_empty_server_reports_its_tables(tmp_path):
         replay = nodes["replay/0"]
         assert values(replay) == {"fill_0": 0.0, "items_0": 0, "inserted_0": 0, "sampled_0": 0}
         assert set(replay.tables_at_start) == set(replay.tables())
+        assert replay.context.progress.heartbeat().activity == "serving"
         replay.finish()
     assert not (tmp_path / "replay").exists() or not list((tmp_path / "replay").rglob("DONE"))
     assert not [content for _, kind, content in messages if kind == "message"]
