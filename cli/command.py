@@ -66,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, which is 2 if the user has to fix something first."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     search_working_directory()
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         print(f"callboard {__version__}")
         return 0
     try:

@@ -59,7 +59,8 @@ def redefine_experiment(
     """Returns the settings of a run that is resumed: those in its directory, changed by options."""
     run_dir = option_texts(options).get("run_dir")
     if run_dir is None:
-        raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
+        stray = next((option.words[0] for option in given_options(options) if not option.name), "runs/...")
+        raise CallboardError(f"--resume needs the run's directory: --run-dir {stray}")
     if recipes:
         raise CallboardError("a run is resumed with its own settings, which options may change; leave --recipe out")
     settings = read_settings(run_dir, options, trust)

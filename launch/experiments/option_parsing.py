@@ -89,7 +89,7 @@ def merge_options(values: Mapping[str, Any], options: Sequence[str], fields: Map
         name, path, text = option.name, option.key, option.text
         if not name:
             raise CallboardError(
-                f"{shown(option.words[0])} is no option: options begin with --, as in --max-steps 1000"
+                f"{shown(option.words[0])} is no option: options begin with --, as in --env CartPole-v1"
             )
         is_removal = path.startswith(_REMOVE) and not _setting_of(path, fields)
         path = path.removeprefix(_REMOVE) if is_removal else path

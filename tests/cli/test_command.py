@@ -20,6 +20,8 @@ from callboard.launch.processes.stop_signals import Stopped
     [
         (["evaluate", "nowhere"], "there is no run in nowhere"),
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["resume", "runs/x"], "did you mean 'train'? (callboard train --resume --run-dir RUN)"),
+        (["play"], "unknown command 'play'; did you mean 'evaluate'?"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):
@@ -31,7 +33,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, capsys, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["help"]])
 def test_without_a_subcommand_all_of_them_are_listed(arguments, capsys):
     assert main(arguments) == 0
     text = capsys.readouterr().out

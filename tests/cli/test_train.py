@@ -42,7 +42,9 @@ from callboard.cli.command import main
         (["train", "--recipe", "impala-cartpol"], "did you mean 'impala-cartpole'?"),
         (["train", "--recipe", "typo.yaml"], "unknown key 'max_stps'; did you mean 'max_steps'?"),
         (["train", "--resume", "--run-dir", "nowhere"], "there is no run in nowhere"),
-        (["train", "--resume"], "--resume needs the run's directory"),
+        (["train", "--resume"], "--resume needs the run's directory: --run-dir runs/..."),
+        (["train", "--resume", "runs/x"], "--resume needs the run's directory: --run-dir runs/x"),
+        (["train", "ppo", "CartPole-v1"], "'CartPole-v1' is no option: options begin with --, as in --env CartPole-v1"),
         (["train", "impala", "--env", "CartPole-v1", "--launcher", "thread"], "unknown launcher 'thread'"),
         (
             ["train", "--recipe", "impala-cartpole", "--learners", "2", "--launcher", "inline"],
