@@ -6,6 +6,7 @@ import contextlib
 import errno
 import faulthandler
 import importlib
+import io
 import os
 import select
 import sys
@@ -172,6 +173,9 @@ def _open_standard_streams() -> None:
             stream = open(os.devnull, mode)
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
+    # Letters that the terminal does not have are shown as `?`.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _output_is_closed() -> bool:

@@ -1,6 +1,7 @@
 """The command: which module a subcommand calls, one line for every mistake, and exit codes."""
 
 import importlib
+import os
 import shlex
 import signal
 import subprocess
@@ -87,6 +88,13 @@ def test_a_crash_in_native_code_prints_where_it_was():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT
     assert "Fatal Python error: Aborted" in done.stderr and 'command.py", line' in done.stderr
+
+
+def test_letters_that_the_terminal_does_not_have_are_replaced():
+    code = "from callboard.cli import command\ncommand.main = lambda: print('5.0 ± 0.1') or 0\ncommand.run_command()"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5.0 ? 0.1\n", "")
 
 
 def test_the_version(capsys):

@@ -245,8 +245,9 @@ def evaluation_progress(status: dict[str, Any]) -> str:
 def _print_line(text: str) -> None:
     if sys.stdout is None:  # sys.stdout is None if the command was started without one.
         return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     with _output():
-        sys.stdout.write(f"{printable_lines(text)}\n")
+        sys.stdout.write(printable_lines(text).encode(encoding, "replace").decode(encoding) + "\n")
         sys.stdout.flush()
 
 

@@ -21,6 +21,13 @@ def test_brackets_are_no_markup(capsys):
     assert TEXT in screen.getvalue()
 
 
+def test_letters_that_the_output_does_not_have_are_replaced(monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr("sys.stdout", output)
+    LineMonitor(100).notify("mean return 5.0 ± 0.1 ↗")
+    assert output.buffer.getvalue().decode("latin-1") == "mean return 5.0 ± 0.1 ?\n"
+
+
 class Closed(io.StringIO):
     """A terminal that has gone away."""
 
