@@ -92,6 +92,6 @@ def test_wrong_input_is_refused_in_one_line(started, tmp_path_factory, capsys):
     check_all(25, started, tmp_path_factory, capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("daily")
 def test_a_thousand_wrong_inputs_are_refused_in_one_line(started, tmp_path_factory, capsys):
     check_all(1000, started, tmp_path_factory, capsys)

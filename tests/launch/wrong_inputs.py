@@ -9,17 +9,21 @@ from typing import NamedTuple
 import yaml
 from hypothesis import strategies as st
 
+from callboard.agents.agent_names import AGENTS as REGISTERED
 from callboard.launch.experiments.settings import RECIPES, setting_fields
 from callboard.studies.tuning.search_definition import Tuning
 
-AGENTS = ("a2c", "a3c", "apex", "appo", "d4pg", "dmpo", "drq", "impala", "ppo", "r2d2", "sac", "td3")
 ENVIRONMENTS = {
+    "cql": "Pendulum-v1",
     "d4pg": "Pendulum-v1",
     "dmpo": "Pendulum-v1",
     "drq": "MinAtar/Breakout-v1",
     "sac": "Pendulum-v1",
     "td3": "Pendulum-v1",
+    "td3_bc": "Pendulum-v1",
 }
+OF_TEAMS = {"qmix", "vdn"}
+AGENTS = sorted(REGISTERED.keys() - OF_TEAMS)
 TYPES = {agent: {name: field.hint for name, field in setting_fields(agent).items()} for agent in AGENTS}
 
 
@@ -306,9 +310,9 @@ def wrong_runs(draw):
             "nowhere",
             "a/b/c",
             "n" * 300,
-            "/",
+            "/dev",  # Not "/" or "..", below which there may be runs.
             "/proc/self/mem",
-            "..",
+            "../nowhere",
             "~",
             "run\n",
             "-",
