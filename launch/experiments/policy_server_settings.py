@@ -11,7 +11,13 @@ from ..serving.server_address import bind, parse_address, tls_context
 from .parts.acting_part import ActingPart
 from .parts.placement_part import ServerPart
 
-_ONLY_WITH_SERVER = ("spaces", "policy_server_token_file", "policy_server_certificate", "policy_server_key")
+_ONLY_WITH_SERVER = (
+    "spaces",
+    "policy_server_silence",
+    "policy_server_token_file",
+    "policy_server_certificate",
+    "policy_server_key",
+)
 
 
 def check_policy_server(server: ServerPart, acting: ActingPart) -> None:
@@ -20,7 +26,7 @@ def check_policy_server(server: ServerPart, acting: ActingPart) -> None:
     Raises:
       CallboardError: names the setting and what to do.
     """
-    given = [name for name in _ONLY_WITH_SERVER if getattr(server, name) is not None]
+    given = [name for name in _ONLY_WITH_SERVER if getattr(server, name) != getattr(ServerPart, name)]
     external = isinstance(acting.env, str) and acting.env.startswith(EXTERNAL_PREFIX)
     if server.policy_server is None:
         if given or external:

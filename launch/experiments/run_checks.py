@@ -1,6 +1,7 @@
 """The checks of a whole experiment, before anything starts."""
 
 from ...environments.batches.episode_metrics import parse_episode_metrics
+from ...errors import CallboardError
 from ...settings.setting_types import check_ranges
 from ..loggers.metric_logger import check_loggers, require_package
 from .experiment import Experiment
@@ -12,6 +13,7 @@ from .experiment_checks import (
     check_shares,
     check_tasks,
 )
+from .parts.output_part import OutputPart
 from .policy_checks import check_number_of_agents, check_policies_learn
 from .policy_plan import Layouts
 from .policy_server_settings import check_policy_server
@@ -35,6 +37,8 @@ def check_settings(experiment: Experiment) -> None:
     check_loggers(experiment.loggers)
     if experiment.prometheus_port is not None:
         require_package("prometheus_client", "prometheus", "leave prometheus_port out")
+    elif experiment.prometheus_host != OutputPart.prometheus_host:
+        raise CallboardError("prometheus_host is where prometheus_port is served: set prometheus_port, such as 9090")
 
 
 def check_experiment(experiment: Experiment, learners_here: int | None = None) -> Layouts:

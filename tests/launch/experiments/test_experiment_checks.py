@@ -19,6 +19,8 @@ from callboard.launch.experiments.run_checks import check_experiment, check_sett
         ({"inference": "central", "inference_nodes": 3}, "set inference_nodes to at most 2"),
         ({"record_infos": "success"}, "record_infos are infos of the episodes that are recorded: set record_episodes"),
         ({"record_limit": 1.0}, "record_limit is of the episodes that are recorded: set record_episodes to true"),
+        ({"prometheus_host": "0.0.0.0"}, "set prometheus_port, such as 9090"),
+        ({"policy_server_silence": 5.0}, "policy_server_silence is for simulators that connect: set policy_server"),
         ({"record_infos": ("a", "a")}, "record_infos: 'a' is named twice"),
         ({"replay_shards": 3}, "each of 3 replay shards needs an actor"),
         ({"max_steps": 0}, "max_steps must be a whole number from 1"),
