@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard ls",
         description="Lists the runs in a folder, at any depth: their state (running, done, stopped, no results), "
-        "environment steps (or learner steps), the mean return of the last evaluation, and the time since their last metrics.",
+        "environment or learner steps, the mean return of the last evaluation, and the time since their last metrics.",
     )
     parser.add_argument("folder", nargs="?", default="runs", metavar="DIR", help="the folder, a path or a URL (runs)")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -24,6 +24,8 @@ _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _RANDOM_LETTERS = 6
 _NO_LETTERS = ("Cc", "Cs", "Zl", "Zp")
 """Categories of what is no letter of a path: control codes, parts of letters, separators of lines."""
+_PROTOCOLS = ("s3", "gs", "gcs", "az", "abfs", "abfss", "adl", "hdfs", "http", "https", "file", "memory")
+"""Those of URLs: a path that begins with one is a mistake."""
 _LONGEST_BELOW = 512
 """Bytes of the longest path in a run directory."""
 
@@ -105,6 +107,9 @@ def check_can_be_made(path: pathlib.Path) -> None:
     """Rejects a directory that cannot be made or written to."""
     if "\0" in str(path):
         raise CallboardError(f"the run directory {str(path)!r} has a null character in its name")
+    protocol, colon, _ = str(path).partition(":/")
+    if colon and protocol in _PROTOCOLS:
+        raise CallboardError(f"the run directory {str(path)!r} is no URL: write {protocol}:// with two slashes")
     if any(unicodedata.category(letter) in _NO_LETTERS for letter in str(path.absolute())):
         raise CallboardError(
             f"the run directory {str(path)!r} has control codes, or bytes that are no UTF-8, in its path; name another"

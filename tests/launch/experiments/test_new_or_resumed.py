@@ -36,6 +36,11 @@ def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, messa
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
 
 
+def test_a_run_directory_that_is_nearly_a_url_is_refused():
+    with pytest.raises(CallboardError, match="'s3:/bucket/x' is no URL: write s3:// with two slashes"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir="s3:/bucket/x"), resume=False)
+
+
 def test_an_empty_run_directory_is_not_the_working_directory():
     with pytest.raises(CallboardError, match="run_dir is empty: name a directory, or leave it out"):
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=""), resume=False)
