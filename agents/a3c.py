@@ -15,12 +15,12 @@ import tree
 from .. import specs
 from ..data import Layout, Sample, Update
 from ..errors import CallboardError
-from ..networks.factory import check_network
 from ..networks.network import Network
-from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
+from ..replay import GradientItem, GradientQueue, ReplayHandle
 from .a2c import A2C
 from .agent import Agent, Mode
 from .fast_function import CompiledOnFirstCall
+from .learning.actor_critic_checks import check_networks
 from .learning.decaying_rate import continue_decay
 from .learning.gradient_step import GradientStep, LossOutput, Objective
 from .learning.gradient_writer import GradientWriter, with_gradient
@@ -123,8 +123,7 @@ class A3C(A3CSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_discrete_or_bounded("a3c", layout.spec.action)
-        check_network(layout.spec, self.network)
-        check_stack(layout.spec, self.frame_stack)
+        check_networks("a3c", layout.spec, self.network, self.frame_stack)
         if self.network.popart.enabled:
             raise CallboardError(
                 "a3c computes gradients in actors, which have no statistics of all returns: leave "
@@ -155,6 +154,9 @@ class A3C(A3CSettings, Agent):
 
     def make_policy(self, networks: A3CNetworks, mode: Mode) -> A3CPolicy:
         return A3CPolicy(networks, mode, self.frame_stack)
+
+    def acting_spec(self, spec: specs.EnvironmentSpec) -> specs.EnvironmentSpec:
+        return self.network.acting_spec(spec)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")

@@ -1,4 +1,4 @@
-"""Trains a residual network (callboard/networks/residual.py) to classify images, on one or more devices.
+"""Trains a residual network (callboard/networks/torsos/residual.py) to classify images, on one or more devices.
 
     python examples/train_resnet.py --data images.npz --out runs/resnet
     python examples/train_resnet.py --data photographs --size 64 --depth 56 --devices 2 --out runs/resnet

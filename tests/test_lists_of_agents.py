@@ -1,5 +1,6 @@
 """Lists of agents in the pages name those that have the setting, the mode or the action that they speak of."""
 
+import contextlib
 import pathlib
 import re
 
@@ -11,6 +12,7 @@ from small_worlds import SPEC, layout_of
 from callboard.agents.agent_names import AGENTS
 from callboard.agents.registry import agent_class
 from callboard.errors import CallboardError
+from callboard.settings.nested_settings import with_values
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 SHOWN = {"apex": "Ape-X", "drq": "DrQ", "td3_bc": "TD3+BC"}
@@ -60,6 +62,10 @@ def changing(setting):
     return {name for name in AGENTS if setting in agent_class(name)().live}
 
 
+def alone():
+    return {name for name in AGENTS if agent_class(name)().default_envs_per_actor == 1}
+
+
 def queued():
     """The agents that read from a queue."""
 
@@ -77,6 +83,21 @@ def queued():
         return True
 
     return {name for name in AGENTS if reads(name)}
+
+
+def learning_batch_normalization():
+    """The agents that take a torso with batch normalization."""
+    images = SPEC._replace(observation=dm_env.specs.BoundedArray((32, 32, 3), np.uint8, 0, 255))
+
+    def learns(name):
+        agent = with_values(agent_class(name)(), {"network.torso": "resnet8"})
+        layout = layout_of(images._replace(action=NUMBERS if name in having("actor_optimizer") else CHOICE))
+        with contextlib.suppress(CallboardError):
+            agent.check(layout)
+            return True
+        return False
+
+    return {name for name in AGENTS if learns(name)}
 
 
 TEAMS = {"qmix", "vdn"}
@@ -115,8 +136,11 @@ LISTS = [
         "coming_from.md",
         "by default, 2 times 1 for",
         ".",
-        lambda: {name for name in AGENTS if agent_class(name)().default_envs_per_actor == 1},
+        alone,
     ),
+    ("sac.md", "## One environment for each actor", "an actor steps one", alone),
+    ("resnet.md", "regularizers of a torso of your own.", "learn in this way", learning_batch_normalization),
+    ("ppo.md", "It is a setting of", ":", lambda: having("network.critic_state")),
     ("environments.md", "| agents | actions |\n", "\n\n", lambda: set(AGENTS)),
     (
         "environments.md",
@@ -134,6 +158,13 @@ def test_a_list_of_agents_is_complete(page, begin, end, agents):
     assert text.count(begin) == 1, f"{begin!r} is to be in {page} once"
     listed = text.partition(begin)[2].partition(end)[0]
     assert {NAMES[name] for name in NAME.findall(listed)} == agents()
+
+
+def test_no_agent_acts_on_what_only_its_critic_sees():
+    seen = {"own": SPEC.observation, "state": NUMBERS}
+    for name in having("network.critic_state"):
+        agent = with_values(agent_class(name)(), {"network.shared": False, "network.critic_state": "state"})
+        assert set(agent.acting_spec(SPEC._replace(observation=seen)).observation) == {"own"}, name
 
 
 def test_agents_without_all_actions_take_those_of_their_row():

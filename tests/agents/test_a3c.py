@@ -188,6 +188,7 @@ def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that
         # Two agents in each of three environments.
         ({}, {"max_steps": 14, "envs_per_actor": 6, "agents_per_env": 2}, "14 are fewer than the 15 of one block"),
         ({"network.torso": "nature"}, {}, "torso 'nature' is for images"),
+        ({"network.torso": "resnet8"}, {}, "a3c does not train the statistics of batch normalization"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
