@@ -239,6 +239,13 @@ def rounded(number: float) -> str:
     return f"{text}.0" if text.strip("-").isdecimal() else text
 
 
+def with_deviation(mean: float, deviation: float) -> str:
+    """Returns `12.3 ± 4.5`, the deviation with as many decimals as the mean."""
+    shown = rounded(mean)
+    decimals = len(shown.partition(".")[2])
+    return f"{shown} ± {f'{deviation:.{decimals}f}' if mean and 'e' not in shown else rounded(deviation)}"
+
+
 def is_utf8(text: str) -> bool:
     """Returns whether a text has no part of a letter, which no file and no message can hold."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..environments.recorded import parse_record_infos, require_minari
-from ..errors import CallboardError, counted, printable, rounded
+from ..errors import CallboardError, counted, printable, with_deviation
 from ..launch.experiments.experiment_checks import check_tasks
 from ..launch.pictures.live_view import check_display
 from ..launch.run_directory.found_runs import RunReference, runs_in
@@ -104,7 +104,7 @@ def _evaluate_all(runs: Sequence[RunReference], known: argparse.Namespace, setti
     if known.json:
         print(json.dumps({"runs": summaries}))
     elif len(means) > 1:
-        print(f"mean of {len(means)} runs {rounded(statistics.fmean(means))} ± {rounded(statistics.stdev(means))}")
+        print(f"mean of {len(means)} runs {with_deviation(statistics.fmean(means), statistics.stdev(means))}")
     return int(len(summaries) < len(runs))
 
 
@@ -177,7 +177,7 @@ def _print(summary: Mapping[str, Any], counts_steps: bool) -> None:
     if returns:
         print(" ".join(f"{value:g}" for value in returns))
         print(
-            f"mean {rounded(summary['mean'])} ± {rounded(summary['std'])} over {counted(len(returns), 'episode')} "
+            f"mean {with_deviation(summary['mean'], summary['std'])} over {counted(len(returns), 'episode')} "
             f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
         )
     if counts_steps or not returns:

@@ -4,7 +4,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
-from ..errors import CallboardError, printable, rounded
+from ..errors import CallboardError, printable, rounded, with_deviation
 from ..studies.zoo.zoo_policies import MOST_EPISODES, WHERE_POLICIES_ARE, copy_policy, find_policies, find_policy
 from .command_parser import CommandParser
 from .evaluate import stdout_to_stderr
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
             run, zoo = known.names
             pushed = push_policy(run, zoo, known.name, known.episodes or _EPISODES, known.trust, notify)
-        score = f"{rounded(pushed.card.mean)} ± {rounded(pushed.card.std)}"
+        score = with_deviation(pushed.card.mean, pushed.card.std)
         print(printable(f"{pushed.place} now offers {pushed.name}, with a mean return of {score}"))
         return 0
     policy = find_policy(known.names[0], known.places, notify)
@@ -68,8 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps({"mean": again.mean, "recorded": again.card.mean, "agrees": again.agrees}))
     else:
-        recorded = f"recorded {rounded(again.card.mean)} ± {rounded(again.card.std)}"
-        print(printable(f"mean {rounded(again.mean)} ± {rounded(again.std)}, {recorded}"))
+        recorded = f"recorded {with_deviation(again.card.mean, again.card.std)}"
+        print(printable(f"mean {with_deviation(again.mean, again.std)}, {recorded}"))
         print(printable("as recorded" if again.agrees else f"they differ by more than {rounded(again.most)}"))
     return 0 if again.agrees else 1
 
@@ -91,7 +91,7 @@ def _list(places: Sequence[str], as_json: bool) -> int:
                 one.card.agent,
                 one.card.env,
                 f"{one.card.steps:,} {one.card.counted}".removesuffix(" environment steps"),
-                f"{rounded(one.card.mean)} ± {rounded(one.card.std)}",
+                with_deviation(one.card.mean, one.card.std),
             )
             for one in found.policies
         ]

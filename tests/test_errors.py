@@ -23,6 +23,7 @@ from callboard.errors import (
     traceback_text,
     type_text,
     unknown,
+    with_deviation,
 )
 from callboard.launch.experiments.settings import setting_fields
 
@@ -176,3 +177,10 @@ def test_a_number_is_shown_in_few_digits():
 def test_a_small_score_is_shown_in_three_digits():
     shown = [rounded(number) for number in (0.9564, -0.01234, 1, -3, 9.999, 9.4071)]
     assert shown == ["0.956", "-0.0123", "1.0", "-3.0", "10.0", "9.41"]
+
+
+def test_a_deviation_has_as_many_decimals_as_its_mean():
+    pairs = [(12.62, 5.27), (0.9564, 0.0179), (500.0, 0.0), (0.0, 0.05), (-0.2, 0.4321), (1e300, 5.0)]
+    shown = [with_deviation(*pair) for pair in pairs]
+    assert shown[:3] == ["12.6 ± 5.3", "0.956 ± 0.018", "500.0 ± 0.0"]
+    assert shown[3:] == ["0.0 ± 0.05", "-0.2 ± 0.4", "1e+300 ± 5.0"]

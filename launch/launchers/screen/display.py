@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ....errors import counted, printable, printable_lines, rounded
+from ....errors import counted, printable, printable_lines, rounded, with_deviation
 from ....runtime.deadlines import Deadline
 from ...nodes.coordination.run_metrics import RateWindow
 from ..run_outcome import OutputClosed
@@ -220,7 +220,7 @@ class RunProgress:
             remarks.append(f"goal {status['stop_return']:g}")
         if self._best > status["evaluator/return"]:
             remarks.append(f"best {rounded(self._best)}")
-        text = f"{rounded(status['evaluator/return'])} ± {rounded(status['evaluator/return_std'])}"
+        text = with_deviation(status["evaluator/return"], status["evaluator/return_std"])
         arrow = self._arrows.get("evaluator/return")
         text = f"{text} {arrow}" if arrow else text
         return f"{text} ({', '.join(remarks)})" if remarks else text

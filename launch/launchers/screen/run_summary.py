@@ -12,7 +12,7 @@ from ....agents.agent_names import agent_name
 from ....environments import environment_text
 from ....environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ....environments.recorded import open_data
-from ....errors import CallboardError, counted, did_you_mean, nearest, printable, rounded
+from ....errors import CallboardError, counted, did_you_mean, nearest, printable, rounded, with_deviation
 from ...experiments.checked_run import Run
 from ...experiments.option_parsing import option_name
 from ...experiments.parts.environment_part import EnvironmentPart
@@ -217,7 +217,7 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(
-            f"Score: {rounded(outcome.score)} ± {rounded(outcome.score_std or 0.0)} over "
+            f"Score: {with_deviation(outcome.score, outcome.score_std or 0.0)} over "
             f"{counted(evaluation_episodes, 'episode')}."
         )
     elif outcome.training_return is not None:

@@ -9,7 +9,7 @@ import launchpad as lp
 import numpy as np
 import pytest
 
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, with_deviation
 from callboard.launch.experiments.settings import parse_experiment
 from callboard.launch.launchers import inline
 from callboard.launch.nodes.coordination import run_status
@@ -31,7 +31,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         steps = rows[-1]["environment_steps"]
         assert 2400 <= steps < 2400 + 16  # One timestep of an actor.
         (final,) = [row for row in rows if "evaluator/final" in row]
-        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 20 episodes"
+        score = f"{with_deviation(final['evaluator/return'], final['evaluator/return_std'])} over 20 episodes"
         over = f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}."
         last = run.end_line()
         assert last.startswith(over) and last.endswith(f"Run directory: {name}")

@@ -11,6 +11,8 @@ from faults import stopped
 from learned_windows import SHARDS, check_priorities, learned_windows, saves_again, settings, updated_windows
 from slow_cases import checkered
 
+from callboard.errors import rounded
+
 pytestmark = pytest.mark.slow
 
 
@@ -149,7 +151,7 @@ def test_the_step_limit_holds_when_any_node_dies(train):
     assert run.text().count("killed by SIGKILL; started again") == 3
     assert 400_000 <= run.rows()[-1]["environment_steps"] < 400_000 + 2 * 16
     (final,) = [row for row in run.rows() if "evaluator/final" in row]
-    assert f"Score: {final['evaluator/return']:.1f}" in run.end_line()
+    assert f"Score: {rounded(final['evaluator/return'])}" in run.end_line()
     assert run.leftovers() == []
 
 
