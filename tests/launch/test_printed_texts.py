@@ -37,7 +37,7 @@ NUMBERS = (
     'f"{len(ordered)} of {tuning.trials} trials: ',
     "f'mean of {len(means)} runs ",
     "' '.join((f'{value:g}' for value in returns))",
-    "f\"mean {rounded(summary['mean'])} ± ",
+    "f\"mean {with_deviation(summary['mean'], summary['std'])} over ",
     "f\"{summary['steps']:,} steps, in which ",
     "f'callboard: {OPTION} needs a user and a network namespace",
 )
