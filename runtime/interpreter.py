@@ -69,5 +69,20 @@ def spawning_on_this_path() -> Iterator[None]:
         util.spawnv_passfds = spawn
 
 
+@contextlib.contextmanager
+def program_not_run_again() -> Iterator[None]:
+    """Lets processes that `multiprocessing` spawns within the context leave the program of this one alone.
+
+    They would run it again; what it defines reaches them by value.
+    """
+    program = vars(sys.modules["__main__"])
+    known: dict[str, Any] = {name: program[name] for name in ("__file__", "__spec__") if name in program}
+    program.update(dict.fromkeys(known))
+    try:
+        yield
+    finally:
+        program.update(known)
+
+
 def _on_this_path(code: str) -> str:
     return f"import sys; sys.path[:] = {sys.path!r}; {code}"

@@ -15,7 +15,7 @@ from gymnasium.vector.utils import create_shared_memory
 from ...data import Nest, Timestep
 from ...errors import CallboardError, ProcessEnded
 from ...runtime.descendants import adopt_orphans, descendants, end_descendants, end_processes, running
-from ...runtime.interpreter import spawning_on_this_path
+from ...runtime.interpreter import program_not_run_again, spawning_on_this_path
 from ..batches.batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import CheckedSteps, check_has
@@ -142,7 +142,7 @@ class ProcessBatch(GymnasiumVectorBatch):
             makers = [_Maker(create, index, wrappers, shown if index == 0 else None) for index in range(len(seeds))]
             self._processes: Any = None
             # A fork would copy the locks of TensorFlow's and gRPC's threads.
-            with spawning_on_this_path():
+            with spawning_on_this_path(), program_not_run_again():
                 self._processes = AsyncVectorEnv(makers, _fits_shared_memory(shown), copy=False, context="spawn")
         super().__init__(self._processes, seeds)
 

@@ -142,3 +142,19 @@ def test_uv_reads_no_settings_of_the_working_directory(hostile, tmp_path_factory
     with pytest.raises(CallboardError) as refused:
         find_interpreter("uv:./none")
     assert "TOML" not in str(refused.value) and "none" in str(refused.value)
+
+
+def test_a_program_is_not_run_again_by_the_processes_of_its_environments(tmp_path):
+    code = (
+        "import multiprocessing, os\n"
+        "print('begins', flush=True)\n"
+        "from callboard.runtime.interpreter import program_not_run_again, spawning_on_this_path\n"
+        "with spawning_on_this_path(), program_not_run_again():\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=os.getpid)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+        "print(process.exitcode, os.path.basename(__file__), __spec__)\n"
+    )
+    (tmp_path / "program.py").write_text(code)
+    done = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True)
+    assert done.stdout == "begins\n0 program.py None\n", done.stderr
