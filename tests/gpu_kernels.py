@@ -48,8 +48,9 @@ def nodes_run_by(function):
     eager.context().enable_graph_collection()
     try:
         function()
-        graphs = [one.post_optimization_graph for one in eager.context().export_run_metadata().function_graphs]
     finally:
+        # Also after a failure: what is not taken is among the graphs of the next call.
+        graphs = [one.post_optimization_graph for one in eager.context().export_run_metadata().function_graphs]
         eager.context().disable_graph_collection()
     return [list(graph.node) for graph in graphs]
 
