@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from .messages import foreign_names
 from .messages.install_commands import install_command
@@ -21,7 +21,29 @@ _MOST_MESSAGE, _MOST_LINE, _MOST_TRACEBACK = 4_000, 500, 50_000
 """Letters that are shown of the message of an exception, of one line about it, and of its traceback."""
 
 
-class CallboardError(Exception):
+E = TypeVar("E", bound=BaseException)
+
+
+class SentError(BaseException):
+    """Base class of exceptions that pickle takes to another process: their constructors take more than a message."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrived, (type(self), self.args, vars(self))
+
+
+def arrived(kind: type[E], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> E:
+    """Returns an exception that another process has sent, as `SentError`."""
+    # Python's own class, of which the exception is: of several bases, the one that says how it is laid out in memory.
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":
+        builtin = builtin.__base__
+    error: E = builtin.__new__(kind)
+    error.args = args
+    vars(error).update(attributes)
+    return error
+
+
+class CallboardError(SentError, Exception):
     """An error that the user can fix.
 
     The message is one line that says what is wrong and how to fix it.  It is shown without a traceback, and a node that
@@ -69,14 +91,14 @@ class MissingPackage(CallboardError):
         self.requirement = requirement
 
 
-class ProcessEnded(ConnectionError):
+class ProcessEnded(SentError, ConnectionError):
     """A process with environments has ended by itself, or was killed.
 
     That is a fault, after which a node is restarted.  The message is one line, which is shown without a traceback.
     """
 
 
-class UnknownAttribute(AttributeError):
+class UnknownAttribute(SentError, AttributeError):
     """A name in Python that does not exist.
 
     The message suggests what other libraries call so, or a similar name.  It is made when it is read, since Python also
@@ -91,7 +113,7 @@ class UnknownAttribute(AttributeError):
     def __init__(self, owner: str, name: str, known: Iterable[str]):
         super().__init__(f"{owner} has no attribute {name!r}")
         self._name = name
-        self._known = known
+        self._known = tuple(known)
 
     def __str__(self) -> str:
         problem = str(self.args[0])

@@ -53,6 +53,9 @@ class ServerError(Exception):
         self.status = status
         self.code = code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, self.code, *self.args)
+
 
 class EpisodeLost(ServerError):
     """The server does not know the episode any more: it was silent for too long, or the server was restarted.

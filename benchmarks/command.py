@@ -1,6 +1,7 @@
 """The command `callboard-bench`."""
 
 import argparse
+import io
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ _WIDTH = 200
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code, which is 2 if the user has to fix something first."""
     known = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     # Without a terminal the width is unknown, and tables must not be wrapped.
     screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:

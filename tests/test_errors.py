@@ -1,14 +1,22 @@
 """Names that messages suggest, and errors as lines."""
 
 import os
+import pickle
 import signal
 import sys
+import typing
+from collections.abc import Iterable
 
 import pytest
 
+from callboard.agents.variables.finite_checks import NotFiniteError
+from callboard.environments.workers.worker_process import WorkerEnded, WorkerExit, _error_type
 from callboard.errors import (
     CallboardError,
     ControlFlow,
+    MissingPackage,
+    UnknownAttribute,
+    UnknownSetting,
     anything_raised,
     check_text,
     exits_refused,
@@ -26,6 +34,10 @@ from callboard.errors import (
     with_deviation,
 )
 from callboard.launch.experiments.settings import setting_fields
+from callboard.launch.launchers.run_outcome import OutputClosed
+from callboard.launch.nodes.inference.episode_server import RefusedRequest
+from callboard.launch.run_directory.remote_storage import StorageError
+from callboard.policy_client import EpisodeLost, ServerError
 
 TORSOS = ("auto", "mlp", "Nature")
 
@@ -184,3 +196,30 @@ def test_a_deviation_has_as_many_decimals_as_its_mean():
     shown = [with_deviation(*pair) for pair in pairs]
     assert shown[:3] == ["12.6 ± 5.3", "0.956 ± 0.018", "500.0 ± 0.0"]
     assert shown[3:] == ["0.0 ± 0.05", "-0.2 ± 0.4", "1e+300 ± 5.0"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        CallboardError,
+        MissingPackage,
+        UnknownSetting,
+        NotFiniteError,
+        StorageError,
+        WorkerExit,
+        WorkerEnded,
+        OutputClosed,
+        RefusedRequest,
+        EpisodeLost,
+        ServerError,
+        UnknownAttribute,
+        _error_type(("FileNotFoundError", "OSError")),
+        _error_type(("OwnError", "ValueError")),
+    ],
+)
+def test_an_error_arrives_in_another_process(kind):
+    made = {int: 3, bool: True, OSError: OSError(32, "Broken pipe"), Iterable[str]: iter(["discount", "unroll"])}
+    error = kind(*(made.get(hint, f"a {name}") for name, hint in typing.get_type_hints(kind.__init__).items()))
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found), vars(found)) == (kind, str(error), vars(error))
+    assert issubclass(kind, OSError) == isinstance(found, OSError)

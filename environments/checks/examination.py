@@ -93,7 +93,9 @@ def _examine(
     player = _player(examination, name, options, enter)
     found: dict[str, Any] = {"environment": factory_name(name), "spaces": player.spaces()}
     with contextlib.suppress(CallboardError):
-        found["options"] = {key: str(value) for key, value in default_options(name).items()}
+        declared = default_options(name)
+        given = {key: value for key, value in options.items() if key in declared}
+        found["options"] = {key: str(value) for key, value in {**declared, **given}.items()}
     difference = _difference(player, examination.seed)
     if difference:
         warn(f"environment {factory_name(name)!r} is not deterministic: {difference}")

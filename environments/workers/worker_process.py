@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...errors import CallboardError, ProcessEnded, did_you_mean, signal_name, suggestion
+from ...errors import CallboardError, ProcessEnded, SentError, arrived, did_you_mean, signal_name, suggestion
 from ...messages.caller_words import argument
 from ...runtime.descendants import descendants, end_processes, running
 from ...settings.named_objects import check_origin
@@ -70,7 +70,7 @@ class WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class WorkerError(RuntimeError):
+class WorkerError(SentError, RuntimeError):
     """An error that an environment has raised in a worker; subclasses bear the name of its type.
 
     Args:
@@ -79,9 +79,15 @@ class WorkerError(RuntimeError):
       trace: the traceback.
     """
 
+    names: tuple[str, ...] = ()
+    """The names of its type and of the bases of that type, of a subclass."""
+
     def __init__(self, text: str, place: str, trace: str):
         super().__init__((f"{text} ({place})" if place else text).lstrip())
         self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.names, self.args, vars(self))
 
 
 class WorkerExit(CallboardError):
@@ -392,8 +398,13 @@ def _error_type(names: tuple[str, ...]) -> type[WorkerError]:
     faults = [kind for kind in known if isinstance(kind, type) and issubclass(kind, OSError)]
     made: Any = WorkerError
     for index, name in enumerate(reversed(names)):
-        made = type(name, (made, *faults[:1]) if not index else (made,), {})
+        made = type(name, (made, *faults[:1]) if not index else (made,), {"names": names[-index - 1 :]})
     return made
+
+
+def _arrived(names: tuple[str, ...], args: tuple[str], attributes: Mapping[str, Any]) -> WorkerError:
+    """Returns an error that another process has sent, whose type no module has."""
+    return arrived(_error_type(names), args, attributes)
 
 
 @functools.cache

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any
 
 from annotated_types import Interval
 
 from ...agents.agent import Agent
-from ...agents.agent_names import agent_name
+from ...agents.agent_names import AGENTS, agent_name
 from ...agents.registry import agent_class, agent_settings
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError, UnknownSetting, unknown
 from ...settings.nested_settings import declared_fields, merged_values, values_of
 from ...settings.setting_types import NAME, check_ranges, converted, field_types, given_fields, shown
 from ..run_directory.found_runs import parse_run_reference
@@ -93,13 +94,37 @@ class AgentSettings:
           CallboardError: a name is unknown or a value has the wrong type or range.
         """
         kind = agent_settings(self.name)
-        given = given_fields(kind, self.values, key, known)
+        with owners_named(self.name, key):
+            given = given_fields(kind, self.values, key, known)
         if not issubclass(kind, Agent):
             check_ranges(kind(**given), f"{key}.")
 
     def make(self) -> Agent:
         """Imports the agent's class and makes the agent."""
         return converted("agent", self.values, agent_class(self.name))
+
+
+@contextlib.contextmanager
+def owners_named(agent: str, key: str) -> Iterator[None]:
+    """Says which other agents have a setting that an agent does not have, in place of a name that is only similar.
+
+    Args:
+      agent: name of the agent.
+      key: where its settings stand, such as `agent`.
+    """
+    try:
+        yield
+    except UnknownSetting as error:
+        others = [other for other in AGENTS if _declares(other, error.key.removeprefix(f"{key}."))]
+        if not error.is_guess or not others or agent in others:
+            raise
+        subject, owners = error.subject, ", ".join(others)
+        raise CallboardError(f"unknown {subject}; it is a setting of {owners}, not of {agent}") from error
+
+
+def _declares(agent: str, name: str) -> bool:
+    """Returns whether an agent has a setting, or a group of settings, of that name."""
+    return any(f"{declared}.".startswith(f"{name}.") for declared in declared_fields(agent_settings(agent)))
 
 
 def parse_agent(settings: Any, key: str) -> tuple[str | None, dict[str, Any]]:

@@ -6,21 +6,19 @@ themselves.  Options are merged into the values of YAML, and the result is read 
 This module does not import TensorFlow until all settings have valid names, types and ranges.
 """
 
-import contextlib
 import dataclasses
 import enum
 import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ...agents.agent_names import AGENTS
 from ...agents.registry import agent_settings
 from ...callbacks import Callbacks
 from ...environments.python_factory import factory_name
-from ...errors import CallboardError, UnknownSetting, check_type, message_of, named_as, named_path, suggestion
+from ...errors import CallboardError, check_type, message_of, named_as, named_path, suggestion
 from ...files.atomic_files import write_file
 from ...files.guarded_files import read_regular
 from ...messages.caller_words import argument
@@ -31,7 +29,15 @@ from ..run_directory.layout import RunDirectory
 from ..run_directory.remote_storage import Storage, check_run_owner, is_url
 from .experiment import Experiment
 from .option_parsing import merge_options, option_name
-from .policy_settings import AgentSettings, as_mappings, made_policies, parse_agent, parse_policies, policy_setting
+from .policy_settings import (
+    AgentSettings,
+    as_mappings,
+    made_policies,
+    owners_named,
+    parse_agent,
+    parse_policies,
+    policy_setting,
+)
 from .yaml_files import format_yaml, read_yaml
 
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
@@ -105,7 +111,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     values = {**recipe, _AGENT: of_agent}
     if "policies" in values:
         values["policies"] = as_mappings(values["policies"])
-    with _owners_named(name):
+    with owners_named(name, _AGENT):
         values = merge_options(values, options, fields)
     of_agent = values.pop(_AGENT)
     values = given_fields(Experiment, values, known=fields)
@@ -115,8 +121,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
         raise CallboardError("run_dir is empty: name a directory, or leave it out")
     if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):
         values["run_dir"] = pathlib.Path(values["run_dir"])
-    with _owners_named(name):
-        AgentSettings(name, of_agent).check(_AGENT, fields)
+    AgentSettings(name, of_agent).check(_AGENT, fields)
     declared: Any = agent_settings(name)
     for field in dataclasses.fields(declared):
         if field.init and default_of(field) is dataclasses.MISSING and field.name not in of_agent:
@@ -125,21 +130,6 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     if values.get("policies"):
         values["policies"] = parse_policies(values["policies"], name, of_agent)
     return Settings(agent=name, of_agent=of_agent, of_run=values)
-
-
-@contextlib.contextmanager
-def _owners_named(agent: str) -> Iterator[None]:
-    """Says which other agents have a setting that an agent does not have, in place of a name that is only similar."""
-    try:
-        yield
-    except UnknownSetting as error:
-        others = [
-            other for other in AGENTS if any(f"{name}.".startswith(f"{error.key}.") for name in setting_fields(other))
-        ]
-        if not error.is_guess or not others:
-            raise
-        subject, owners = error.subject, ", ".join(others)
-        raise CallboardError(f"unknown {subject}; it is a setting of {owners}, not of {agent}") from error
 
 
 def setting_fields(agent: str) -> dict[str, Field]:

@@ -119,7 +119,7 @@ def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any], 
 
 
 class ExportedPolicy:
-    """The policy in a SavedModel, as an `agents.agent.Policy`; its state is a dictionary.
+    """The policy in a SavedModel, as an `agents.agent.Policy`; its state, if it has one, is a dictionary.
 
     Args:
       model: the loaded SavedModel.
@@ -147,16 +147,16 @@ class ExportedPolicy:
         return self._weights
 
     def initial_state(self, batch_size: int) -> Nest:
-        return dict(self._initial_state(batch_size=tf.constant(batch_size, tf.int32)))
+        return dict(self._initial_state(batch_size=tf.constant(batch_size, tf.int32))) or ()
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         named = dict(zip(self._observation, tree.flatten(timestep.observation), strict=True))
         rest = {"reward": timestep.reward, "discount": timestep.discount, "first": timestep.first}
         rest["last"] = timestep.last
-        inputs = {name: value for name, value in {**named, **rest, **state}.items() if name in self._inputs}
+        inputs = {name: value for name, value in {**named, **rest, **dict(state)}.items() if name in self._inputs}
         outputs = self._act(**inputs)
         action = tree.unflatten_as(self._spec.action, [outputs[name] for name in self._action])
-        return action, (), {name: outputs[name] for name in state}
+        return action, (), {name: outputs[name] for name in state} or ()
 
 
 class LoadedExport(NamedTuple):

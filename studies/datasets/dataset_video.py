@@ -86,6 +86,9 @@ def write_video(
         return EpisodeVideo(path, "")
     named, seed = recorded_environment(data.metadata), data.seed(episode)
     why = _why_not_played(data, named, seed, env)
+    not_shown = f"episode {episode} of the data set {data.name} cannot be shown"
+    if why and env is not None:
+        raise CallboardError(f"{not_shown} in {env}: {why}; leave env out for a graph of the recorded numbers")
     if not why:
         assert seed is not None
         name, options = named if named is not None and env in (None, named[0]) else (env or "", {})
@@ -97,8 +100,7 @@ def write_video(
             return EpisodeVideo(path, "")
         except CallboardError as error:
             if env is not None:
-                what = f"episode {episode} of the data set {data.name}"
-                raise CallboardError(f"{what} cannot be shown: {error}") from error
+                raise CallboardError(f"{not_shown}: {error}") from error
             why = str(error)
     with video_file(path, FRAMES_PER_SECOND) as write:
         for frame in episode_frames(recorded):

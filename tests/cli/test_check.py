@@ -13,7 +13,8 @@ def test_an_environment_is_described(capsys, tmp_path):
     options = ["--seconds", "0.2", "--env-options.max_episode_steps", "5", "--picture", str(picture)]
     assert main(["check", "CartPole-v1", *options]) == 0
     text = capsys.readouterr().out
-    assert "action       2 choices" in text and "same seed    gives the same" in text
+    assert "action       2 choices" in text and "options      max_episode_steps 5, " in text
+    assert "same seed    gives the same" in text
     assert "of 5.0 steps" in text and "nothing wrong was found" in text and picture.exists()
 
 

@@ -69,6 +69,10 @@ def test_a_video_shows_every_observation_of_the_episode_as_its_environment_plays
     [
         (["--episode", "4"], "there is no episode 4 in the data set .*which has 4; they are numbered from 0"),
         (["--episode", "3", "--env", "CartPole-v1"], "cannot be shown: played again, it differs from step 2 on"),
+        (
+            ["--episode", "2", "--env", "CartPole-v1"],
+            "in CartPole-v1: it is not known with which seed .*; leave env out",
+        ),
         (["--episode", "0", "--env", "CartPole-v9"], "cannot be shown: .*CartPole-v9"),
         (["--episode", "0", "--env", "Acrobot-v1"], "cannot be shown: .* does not fit: its observation is float32.4,"),
         (["--episode", "0", "--output", "one.gif"], "ends in .mp4, not 'one.gif'"),

@@ -168,6 +168,9 @@ def test_the_recipes_that_ship_are_right(name):
         ("ppo", {}, ["--agent.replay.min-size", "5"], "apex, awr, bc, "),
         ("impala", {}, ["--agent.clip", "0.2"], "appo, ppo"),
         ("sac", {"agent": {"bonus": {"name": "rnd"}}}, [], "a2c, apex, appo, impala, ppo, r2d2"),
+        ("ppo", {}, ["--crossq"], "cql, drq, sac"),
+        ("ppo", {}, ["--policies.x.crossq", "true"], "cql, drq, sac"),
+        ("ppo", {"policies": {"x": {"replay": {"min_size": 5}}}}, [], "apex, awr, bc, "),
     ],
 )
 def test_a_setting_of_other_agents_is_said_to_be_theirs(agent, recipe, options, owners):

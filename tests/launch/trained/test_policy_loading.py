@@ -91,6 +91,8 @@ def test_an_export_acts_as_its_run_without_files_of_the_run(agent, runs, tmp_pat
     policy = load_policy(tmp_path / "model")
     assert played(policy, CASES[agent][1]()) == expected
     assert policy.uses_reward == (agent == "r2d2")
+    # A policy without memory has no state, as that of a run.
+    assert (policy.initial_state() == ()) == (agent == "impala")
     with pytest.raises(CallboardError, match="is an export and acts as its run's evaluations: leave mode, seed and"):
         load_policy(tmp_path / "model", "greedy")
     (tmp_path / "model" / "assets.extra" / "environment.json").unlink()
