@@ -1,13 +1,10 @@
 """`callboard train`: trains an agent."""
 
 import argparse
-import contextlib
-import os
-import sys
 from collections.abc import Sequence
 
 from .. import environments
-from ..errors import CallboardError, printable_lines
+from ..errors import CallboardError
 from ..launch.experiments.environment_check import environment_check
 from ..launch.experiments.option_parsing import given_options, merge_options, option_name, option_texts
 from ..launch.experiments.policy_server_settings import check_address_is_free
@@ -16,7 +13,6 @@ from ..launch.experiments.settings import format_recipe
 from ..launch.experiments.settings_help import format_options
 from ..launch.launchers.launcher import Launcher
 from ..launch.launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options, make_launcher
-from ..launch.launchers.run_outcome import Outcome
 from ..settings.named_objects import import_object
 from ..studies.comparison.run_series import OF_SERIES
 from .command_parser import CommandParser
@@ -115,6 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
         # Takes seconds, in which the environment is tried.
         from ..launch.launchers.screen.display import make_monitor
+        from ..launch.launchers.screen.run_summary import print_end
         from ..launch.run import run
 
         experiment = settings.experiment()
@@ -124,8 +121,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         monitor.close()
     outcome.next_commands = () if known.of_series else tuple(map(in_same_network, outcome.next_commands))
-    with contextlib.suppress(OSError):
-        _print_end(outcome, experiment.evaluation_episodes)
+    print_end(outcome, experiment.evaluation_episodes)
     return outcome.exit_code
 
 
@@ -138,17 +134,6 @@ def options_of_each_run(parser: CommandParser, known: argparse.Namespace) -> lis
             continue
         given += action.option_strings[-1:] if action.nargs == 0 else [action.option_strings[-1], str(value)]
     return given
-
-
-def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
-    from ..launch.launchers.screen.run_summary import describe_end
-
-    if outcome.failed_node is None:
-        print(printable_lines(describe_end(outcome, evaluation_episodes)), flush=True)
-        return
-    error = (outcome.error or "").rstrip()
-    end = f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}"
-    print(printable_lines(end), file=sys.stderr)
 
 
 def parse_launcher(name: str, options: Sequence[str], parser: CommandParser) -> tuple[Launcher, list[str]]:

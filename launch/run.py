@@ -14,6 +14,7 @@ from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import LineMonitor
+from .launchers.screen.run_summary import print_end
 from .runs.prepared_run import check_can_be_resumed
 from .saved.saved_policies import check_trained_policies
 from .saved.warm_start import check_warm_start
@@ -34,7 +35,7 @@ def run(
     Args:
       experiment: what to run.
       launcher: a launcher with its options, or the name of one, see `launchers.registry`.
-      monitor: receives the run's events; None prints a status line from time to time.
+      monitor: receives the run's events; None prints a status line from time to time, and how it ended.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
       add_nodes: called with the program graph and the run; adds nodes of your own, see docs/guides/own_node.md.
       overwrite: whether a new run replaces one that is in `experiment.run_dir`.
@@ -46,14 +47,11 @@ def run(
       CallboardError: nothing was started, because of the problem named in the message.
     """
     check_is_experiment(experiment)
-    return Session(
-        experiment,
-        launcher,
-        LineMonitor(experiment.max_steps) if monitor is None else monitor,
-        resume,
-        add_nodes,
-        overwrite,
-    ).run()
+    shown = LineMonitor(experiment.max_steps) if monitor is None else monitor
+    outcome = Session(experiment, launcher, shown, resume, add_nodes, overwrite).run()
+    if monitor is None:
+        print_end(outcome, experiment.evaluation_episodes)
+    return outcome
 
 
 @checked_names

@@ -27,6 +27,7 @@ from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
+from .launchers.screen.run_summary import print_end
 from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
 from .processes.exit_calls import call_at_exit, remove_call
@@ -61,7 +62,7 @@ class Session:
     Args:
       experiment: what to run.
       launcher: a launcher with its options, or the name of one, see `launchers.registry`.
-      monitor: receives the run's status and messages; None prints the messages.
+      monitor: receives the run's status and messages; None prints the messages, and of `run` how it ended.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
       add_nodes: called with the program graph and the run; adds nodes of your own, see docs/guides/own_node.md.
       overwrite: whether a new run replaces one that is in `experiment.run_dir`.
@@ -92,6 +93,7 @@ class Session:
         self._arguments = (experiment, self._launcher, resume, add_nodes)
         self._overwrite = overwrite
         self._monitor = monitor or MessageMonitor()
+        self._prints_end = monitor is None
         self._opened = contextlib.ExitStack()
         self._background: BackgroundRun | None = None
         self._had_run = False
@@ -111,7 +113,10 @@ class Session:
         self._check_had_no_run()
         with prepared_run(*self._arguments, controlled=False, overwrite=self._overwrite) as prepared:
             self._had_run = True
-            return prepared.launch(self._monitor)
+            outcome = prepared.launch(self._monitor)
+        if self._prints_end:
+            print_end(outcome, self._arguments[0].evaluation_episodes)
+        return outcome
 
     @exits_refused()
     def start(self) -> "Session":

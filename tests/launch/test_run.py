@@ -13,6 +13,7 @@ from callboard.launch.experiments.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
 from callboard.launch.run import make_run, run
+from callboard.launch.session import Session
 from callboard.settings.nested_settings import from_values
 
 
@@ -68,7 +69,7 @@ def test_a_run_for_launchpad_is_checked_and_writes_nothing_yet(tmp_path):
 
 
 @pytest.mark.slow("daily")
-def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_program(tmp_path):
+def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_program(tmp_path, capsys):
     def make_short(index, actor, limit):
         assert actor is None or index // 2 == actor
         return gymnasium.make("CartPole-v1", max_episode_steps=limit)
@@ -83,6 +84,28 @@ def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_
         run_dir=tmp_path / "run",
     )
     assert run(experiment, "inline").exit_code == 0
+    assert "The run is over: reached max_steps" in capsys.readouterr().out
     assert make_run(experiment, resume=True).layout.actors == 2
     with pytest.raises(CallboardError, match="make_short' cannot be imported: .* continue its run from the program"):
         train_command(["--resume", "--run-dir", str(tmp_path / "run"), "--launcher", "inline"])
+
+
+class Raises(gymnasium.Wrapper):
+    def __init__(self):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 500:
+            raise ValueError("out of steps")
+        return super().step(action)
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize("run", [run, lambda *arguments: Session(*arguments).run()], ids=["run", "session"])
+def test_a_program_that_looks_at_no_outcome_shows_a_failure(run, tmp_path, capsys):
+    experiment = Experiment("a2c", env=Raises, actors=1, envs_per_actor=1, evaluator=False, run_dir=tmp_path)
+    assert run(experiment, "inline").exit_code == 1
+    printed = capsys.readouterr().err
+    assert "actor/0 failed:" in printed and "out of steps" in printed

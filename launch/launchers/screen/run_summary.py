@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,16 @@ from ....agents.agent_names import agent_name
 from ....environments import environment_text
 from ....environments.external.spaces_only import EXTERNAL_PREFIX, RECORDED_PREFIX
 from ....environments.recorded import open_data
-from ....errors import CallboardError, counted, did_you_mean, nearest, printable, rounded, with_deviation
+from ....errors import (
+    CallboardError,
+    counted,
+    did_you_mean,
+    nearest,
+    printable,
+    printable_lines,
+    rounded,
+    with_deviation,
+)
 from ...experiments.checked_run import Run
 from ...experiments.option_parsing import option_name
 from ...experiments.parts.environment_part import EnvironmentPart
@@ -210,6 +220,17 @@ def run_location(run: Run) -> str:
         return directory.url
     relative = os.path.relpath(directory.path)
     return str(directory.path) if relative.startswith(os.pardir) else relative
+
+
+def print_end(outcome: Outcome, evaluation_episodes: int) -> None:
+    """Prints how a run ended: a failure to standard error, with the traceback if the error has one."""
+    with contextlib.suppress(OSError):
+        if outcome.failed_node is None:
+            print(printable_lines(describe_end(outcome, evaluation_episodes)), flush=True)
+            return
+        error = (outcome.error or "").rstrip()
+        end = f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}"
+        print(printable_lines(end), file=sys.stderr)
 
 
 def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
