@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
         # Takes seconds, in which the environment is tried.
         from ..launch.launchers.screen.display import make_monitor
-        from ..launch.launchers.screen.run_summary import print_end
+        from ..launch.launchers.screen.run_summary import show_end
         from ..launch.run import run
 
         experiment = settings.experiment()
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         monitor.close()
     outcome.next_commands = () if known.of_series else tuple(map(in_same_network, outcome.next_commands))
-    print_end(outcome, experiment.evaluation_episodes)
+    show_end(outcome, experiment.evaluation_episodes)
     return outcome.exit_code
 
 

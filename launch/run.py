@@ -14,7 +14,7 @@ from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import LineMonitor
-from .launchers.screen.run_summary import print_end
+from .launchers.screen.run_summary import show_end
 from .runs.prepared_run import check_can_be_resumed
 from .saved.saved_policies import check_trained_policies
 from .saved.warm_start import check_warm_start
@@ -50,7 +50,7 @@ def run(
     shown = LineMonitor(experiment.max_steps) if monitor is None else monitor
     outcome = Session(experiment, launcher, shown, resume, add_nodes, overwrite).run()
     if monitor is None:
-        print_end(outcome, experiment.evaluation_episodes)
+        show_end(outcome, experiment.evaluation_episodes)
     return outcome
 
 

@@ -27,7 +27,7 @@ from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
 from .launchers.screen.display import MessageMonitor
 from .launchers.screen.piece_progress import PieceProgress
-from .launchers.screen.run_summary import print_end
+from .launchers.screen.run_summary import show_end
 from .node_names import metric_of
 from .nodes.acting.actor_view import ActorView
 from .processes.exit_calls import call_at_exit, remove_call
@@ -115,7 +115,7 @@ class Session:
             self._had_run = True
             outcome = prepared.launch(self._monitor)
         if self._prints_end:
-            print_end(outcome, self._arguments[0].evaluation_episodes)
+            show_end(outcome, self._arguments[0].evaluation_episodes)
         return outcome
 
     @exits_refused()

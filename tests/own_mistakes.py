@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import gymnasium
 import tensorflow as tf
 
 from callboard.agents.impala import Impala
@@ -50,6 +51,24 @@ def torso(spec):
         return mistake() if (observation.shape[0] or 2) > 1 else observation
 
     return tf.keras.layers.Lambda(features)
+
+
+class AtStep(gymnasium.Wrapper):
+    """CartPole with a mistake in a step of an evaluation's environments, or of all others.
+
+    Args:
+      at: number of the step.
+      in_evaluation: whether it is an evaluation's.
+      actor: number of the actor, None in evaluations.
+    """
+
+    def __init__(self, at, in_evaluation=False, actor=None):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self._left = at if (actor is None) == in_evaluation else 10**9
+
+    def step(self, action):
+        self._left -= 1
+        return super().step(action) if self._left else mistake()
 
 
 class AtStart(Callbacks):

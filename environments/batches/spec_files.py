@@ -71,7 +71,7 @@ def _plain_leaf(leaf: Leaf) -> dict[str, Any]:
 
 
 def _leaf(content: Mapping[str, Any]) -> Leaf:
-    shape, dtype = tuple(content["shape"]), np.dtype(content["dtype"])
+    shape, dtype = tuple(content["shape"]), _dtype(content["dtype"])
     spec: specs.Array
     if "num_values" in content:
         kind: Any = MultiDiscreteArray if isinstance(content["num_values"], list) else specs.DiscreteArray
@@ -81,11 +81,19 @@ def _leaf(content: Mapping[str, Any]) -> Leaf:
         spec = specs.BoundedArray(shape, dtype, minimum, maximum)
     else:
         spec = specs.Array(shape, dtype)
-    own_dtype = np.dtype(content.get("environment_dtype", dtype))
+    own_dtype = _dtype(content.get("environment_dtype", dtype.name))
     start = content.get("start")
     if isinstance(start, list):
         start = np.array(start, np.int64)
     return Leaf(spec, own_dtype, start, content.get("channels_first", False))
+
+
+def _dtype(name: Any) -> np.dtype:
+    dtype = np.dtype(name)
+    if dtype.kind not in "biuf":
+        # One item of text, or of a structure, may be of any size.
+        raise ValueError(f"the dtype {dtype.name} is none of numbers")
+    return dtype
 
 
 def plain_bound(bound: Any) -> Any:

@@ -35,6 +35,7 @@ from ..nodes.coordination.counters import CounterFile, Counters
 from ..nodes.proxy_bypass import bypass_proxies
 from ..pictures.live_view import check_display
 from ..processes.devices import hide_gpus, take_devices
+from ..processes.forked_process import check_tensorflow_works
 from ..program import make_program
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
@@ -107,7 +108,9 @@ def prepared_run(
     experiment = launcher.fit(experiment).with_absolute_sources()
     experiment = dataclasses.replace(experiment, **settings_of_recorded_data(experiment, experiment))
     launcher.check(experiment)
-    if not launcher.in_this_process:
+    if launcher.in_this_process:
+        check_tensorflow_works()
+    else:
         # They belong to the nodes; one operation of TensorFlow would take all of their memory.
         hide_gpus()
     check_address_is_free(experiment)

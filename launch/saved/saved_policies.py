@@ -21,6 +21,7 @@ from ..experiments.policy_plan import make_plan
 from ..experiments.policy_settings import TrainedPolicy
 from ..experiments.settings import read_experiment
 from ..experiments.warm_start_settings import check_source_exists
+from ..processes.forked_process import check_tensorflow_works
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.chosen_weights import chosen_checkpoint, no_checkpoint
@@ -82,6 +83,7 @@ def restored_policy(experiment: ActingPart, layout: Layout, weights: pathlib.Pat
     Raises:
       CallboardError: the file is damaged, or does not fit the networks.
     """
+    check_tensorflow_works()
     agent = experiment.agent
     policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
     load_weights(weights, policy.variables)

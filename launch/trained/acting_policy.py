@@ -22,6 +22,7 @@ from ...environments.batches.given_observations import read_numbers, read_observ
 from ...errors import CallboardError, UnknownAttribute, anything_raised, check_type, message_of, type_text
 from ...settings.setting_arguments import checked_names
 from ...specs import EnvironmentSpec
+from ..processes.forked_process import check_tensorflow_works
 from .traced_policy import state_spec
 
 
@@ -108,8 +109,10 @@ class ActingPolicy:
           `()` for a policy without memory, else a nest of arrays, `[B, ...]` for a batch.
 
         Raises:
-          CallboardError: an argument has the wrong shape or dtype, is not finite, or allows no action.
+          CallboardError: an argument has the wrong shape or dtype, is not finite, or allows no action; or this process
+            was forked after TensorFlow was used.
         """
+        check_tensorflow_works()
         if self._unseen and isinstance(observation, Mapping):
             observation = {name: part for name, part in observation.items() if name not in self._unseen}
         batch, size = read_observations(self._encoding.observation, observation)
@@ -136,6 +139,7 @@ class ActingPolicy:
 
         Arrays `[...]` or `[B, ...]`, or `()` for a policy without memory.
         """
+        check_tensorflow_works()
         state = tree.map_structure(np.copy, self._initial_state(batch_size or 1))
         return tree.map_structure(lambda leaf: leaf[0], state) if batch_size is None else state
 

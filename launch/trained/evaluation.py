@@ -31,6 +31,7 @@ from ..nodes.evaluation.evaluation_watch import EvaluationWatch
 from ..nodes.evaluation.video import Recorded, make_drawing, record_video
 from ..pictures.live_view import check_display, live_view
 from ..pictures.video_files import check_video_file
+from ..processes.forked_process import check_tensorflow_works
 from ..run_directory.layout import RunDirectory
 from ..run_directory.policy_weights import assign_weights, load_weights
 from ..saved.saved_policies import check_same_spaces, policy_file, read_trained, trained_agent
@@ -263,6 +264,7 @@ def saved_players(
     Raises:
       CallboardError: there is no such checkpoint, or it is damaged.
     """
+    check_tensorflow_works()
     agents = experiment.agent_specs()
     if ONLY_AGENT not in agents and not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")

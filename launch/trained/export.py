@@ -18,6 +18,7 @@ from ...files.atomic_files import directory_draft
 from ...files.guarded_files import read_regular
 from ...specs import EnvironmentSpec
 from ..experiments.parts.acting_part import ActingPart
+from ..processes.forked_process import check_tensorflow_works
 from ..run_directory.file_errors import file_error
 from ..run_directory.layout import RunDirectory
 from ..saved.saved_policies import policy_file, restored_policy, saved_spec
@@ -185,6 +186,7 @@ def read_export(path: pathlib.Path) -> LoadedExport:
         ) from error
     except (OSError, ValueError) as error:
         raise CallboardError(f"{path / ENVIRONMENT} cannot be read: {error}; export the policy again") from error
+    check_tensorflow_works()
     try:
         model = tf.saved_model.load(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:

@@ -40,7 +40,7 @@ class MessageMonitor:
         pass
 
     def notify(self, text: str) -> None:
-        _print_line(text)
+        print_line(text)
 
 
 class LineMonitor(MessageMonitor):
@@ -60,13 +60,13 @@ class LineMonitor(MessageMonitor):
         self._evaluated = evaluated
         evaluating = evaluation_progress(status)
         if evaluating:
-            _print_line(evaluating)
+            print_line(evaluating)
             return
         done, limit, unit = self._progress.counted(status)
         unit = unit.removeprefix("environment ")
         parts = [f"{done:>9,} of {limit:,} {unit}" if limit else f"{done:>9,} {unit}"]
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
-        _print_line("  ".join(parts))
+        print_line("  ".join(parts))
 
     def close(self) -> None:
         pass
@@ -242,7 +242,8 @@ def evaluation_progress(status: dict[str, Any]) -> str:
     return f"evaluating: {ended[0]:,} of {counted(ended[1], 'episode')}"
 
 
-def _print_line(text: str) -> None:
+def print_line(text: str) -> None:
+    """Prints lines, without letters that the output does not have."""
     if sys.stdout is None:  # sys.stdout is None if the command was started without one.
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

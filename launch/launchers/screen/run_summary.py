@@ -35,7 +35,8 @@ from ...nodes.coordination.stopping_rules import setting_that_ended
 from ...plain_names import in_command
 from ...run_directory.best_policy import BestPolicy
 from ...run_directory.layout import RunDirectory, is_checkpoint_name
-from ..run_outcome import Monitor, Outcome
+from ..run_outcome import Monitor, Outcome, OutputClosed
+from .display import print_line
 
 _OF_SCRIPT = "__main__:"
 """Beginning of the names of classes and functions of the program that was started, or of a notebook."""
@@ -222,11 +223,11 @@ def run_location(run: Run) -> str:
     return str(directory.path) if relative.startswith(os.pardir) else relative
 
 
-def print_end(outcome: Outcome, evaluation_episodes: int) -> None:
+def show_end(outcome: Outcome, evaluation_episodes: int) -> None:
     """Prints how a run ended: a failure to standard error, with the traceback if the error has one."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, OutputClosed):
         if outcome.failed_node is None:
-            print(printable_lines(describe_end(outcome, evaluation_episodes)), flush=True)
+            print_line(describe_end(outcome, evaluation_episodes))
             return
         error = (outcome.error or "").rstrip()
         end = f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}"

@@ -38,6 +38,8 @@ class ActorNode(EnvironmentNode):
       recorders: handles of the nodes that record episodes, by policy.
     """
 
+    achieves_by_steps = False
+
     def __init__(
         self,
         context: NodeContext,
@@ -130,7 +132,7 @@ class ActorNode(EnvironmentNode):
         following = view.split(stepper.timestep)
         for name, actor in self._actors.items():
             actor.record(following[name])
-        self.context.progress.achieves()
+        self.context.progress.achieved = self.environment_steps
         infos = self._infos(view)
         for name, recorder in self._recorders.items():
             recorder.step(actions[name], following[name], infos.get(name))

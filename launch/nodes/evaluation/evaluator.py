@@ -107,6 +107,8 @@ class EvaluatorNode(ReportingNode):
     are evaluated instead.  `prepare_evaluator` builds what the node consists of.
     """
 
+    achieves_by_steps = False
+
     def __init__(
         self,
         context: NodeContext,

@@ -59,6 +59,7 @@ class _ServedActor:
 class InferenceNode(ReportingNode):
     """Acts for the actors `rank`, `rank + inference_nodes`, ...; `prepare_inference` builds what acts."""
 
+    achieves_by_steps = False
     served: ClassVar[tuple[str, ...]] = ("act",)
 
     def __init__(
@@ -242,6 +243,7 @@ class InferenceNode(ReportingNode):
         self.context.progress.works_slowly("in forward pass")
         version = self._newest_version()
         results = self._policy(requests)
+        self.context.progress.achieves()
         self._batches += 1
         self._requests += len(requests)
         return [(result, version) for result in results]

@@ -216,7 +216,9 @@ class PolicyServerNode(InferenceNode):
     def _infer_places(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
         # Each new batch size is compiled.
         self.context.progress.works_slowly("in forward pass")
-        return self._policy(requests)
+        results = self._policy(requests)
+        self.context.progress.achieves()
+        return results
 
     def _newest_version(self) -> Version:
         assert self._weights.version is not None

@@ -40,6 +40,8 @@ class FeederNode(ReportingNode):
       replay: handles of the replay shards.
     """
 
+    achieves_by_steps = False
+
     def __init__(
         self,
         context: NodeContext,
@@ -123,6 +125,7 @@ class FeederNode(ReportingNode):
         timestep, action = feed.timestep, feed.action()
         extras, state = computer(timestep, action)
         feed.advance()
+        self.context.progress.achieves()
         writer.append(make_record(timestep, action, extras, version, feed.timestep), state)
         if self.context.cooperative:
             writer.flush(self.context.stop)

@@ -72,3 +72,14 @@ def test_adapters_declare_their_encoding():
 def test_another_text_is_refused(text):
     with pytest.raises(ValueError):
         parse_spec(text)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["S1000000000", "U9", "object", "M8[s]", [["x", "S9"]], {"names": ["x"], "formats": ["S9"]}]
+)
+@pytest.mark.parametrize("name", ["dtype", "environment_dtype"])
+def test_dtypes_other_than_numbers_are_refused(dtype, name):
+    content = json.loads(format_spec(EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(2))))
+    content["observation"][name] = dtype
+    with pytest.raises(ValueError, match="none of numbers|not the spec of an environment"):
+        parse_spec(json.dumps(content))

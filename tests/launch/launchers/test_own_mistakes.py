@@ -62,3 +62,29 @@ def test_a_mistake_ends_the_run_at_once(tmp_path, launcher, where, launcher_name
     assert "own_mistakes.py" in outcome.error and "Traceback" in outcome.error
     assert outcome.failed_node == node or not node
     assert not [line for line in said.lines if "started again" in line]
+
+
+@pytest.mark.slow("daily")
+@pytest.mark.parametrize("launcher", ["threads", "processes"])
+@pytest.mark.parametrize("in_evaluation", [False, True])
+def test_a_mistake_at_the_same_step_again_ends_the_run(tmp_path, launcher, in_evaluation, launcher_named):
+    experiment = Experiment(
+        from_values(Mistaken, SMALL),
+        "own_mistakes:AtStep",
+        {"at": 300, "in_evaluation": in_evaluation},
+        run_dir=tmp_path / "run",
+        actors=1,
+        envs_per_actor=1,
+        evaluator=in_evaluation,
+        evaluate_every=1000,
+        evaluation_episodes=100,
+        evaluation_envs=1,
+        max_steps=10_000_000,
+        max_seconds=120,
+    )
+    said = Said()
+    outcome = run(experiment, launcher_named(launcher, actors=1), said)
+    assert (outcome.exit_code, outcome.failed_node) == (1, "evaluator/0" if in_evaluation else "actor/0")
+    assert MESSAGE in outcome.error
+    # The evaluator has evaluated nothing before.
+    assert len([line for line in said.lines if "started again" in line]) == (not in_evaluation), said.lines
