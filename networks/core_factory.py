@@ -8,7 +8,7 @@ from .. import specs
 from ..errors import CallboardError, unknown
 from .gtrxl import GTrXLCore
 from .network_settings import CORES
-from .own_parts import check_own_part, make_own_part
+from .own_parts import BUILT_WITH, check_own_part, make_own_part
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
 
 _CORE_METHODS = ("build", "initial_state", "step", "unroll")
@@ -68,6 +68,7 @@ def check_outputs(
     outputs: Any,
     kind: str = "head",
     used_by: str = "the environment's action",
+    rows: int | None = BUILT_WITH,
 ) -> None:
     """Checks what a head of the user's own has made of features.
 
@@ -77,6 +78,7 @@ def check_outputs(
       outputs: the outputs.
       kind: name of the setting that names the head, for the message.
       used_by: what the outputs are for, for the message.
+      rows: batch of the features; None if it is not known.
 
     Raises:
       CallboardError: an output is missing, or has another shape.
@@ -84,12 +86,12 @@ def check_outputs(
     for name, shape in expected.items():
         found: Any = getattr(outputs, name, None) if name else outputs
         given = list(found.shape) if hasattr(found, "shape") else None
-        if not given or given[1:] != list(shape):
+        if not given or given[1:] != list(shape) or (None not in (rows, given[0]) and given[0] != rows):
             what = f"{name!r} of its outputs" if name else "its output"
             wanted = ", ".join(["N", *map(str, shape)])
             raise CallboardError(
                 f"{kind} {head!r} does not fit {used_by}: {what} must have the shape [{wanted}], and is "
-                + (type(outputs).__name__ if given is None else f"{given}")
+                + (type(outputs).__name__ if given is None else f"{given}{f' for N = {rows}' if rows else ''}")
             )
 
 

@@ -12,6 +12,7 @@ from ..errors import CallboardError
 from ..runtime.tracing_lock import TRACING
 from .actions.legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
+from .own_parts import BUILT_WITH
 from .recurrent import Core
 from .tensor_words import tensors_text
 from .torsos.flatten import flat_features
@@ -211,9 +212,9 @@ class Network(tf.Module):
         return self._head(features, *arguments)
 
     def _build(self, spec: specs.EnvironmentSpec) -> Any:
-        observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
-        inputs = Inputs(observation, action, tf.zeros((1,)), tf.zeros((1,)))
-        first = tf.ones((1,), tf.bool)
+        observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), BUILT_WITH))
+        inputs = Inputs(observation, action, tf.zeros((BUILT_WITH,)), tf.zeros((BUILT_WITH,)))
+        first = tf.ones((BUILT_WITH,), tf.bool)
         features = self._features(inputs, first)
         _check_features("torso", features)
         self._core.build(features.shape[1])
@@ -221,15 +222,17 @@ class Network(tf.Module):
             raise CallboardError(
                 f"core {type(self._core).__name__} has no state_spec after build: set it to tf.TensorSpecs of its state"
             )
-        state = self.initial_state(1)
+        state = self.initial_state(BUILT_WITH)
         stepped = self._core.step(features, state, first)
         name = type(self._core).__name__
         if not isinstance(stepped, tuple) or len(stepped) != 2:
             raise CallboardError(f"core {name}: step must return features and state, not {tensors_text(stepped)}")
         features, after = stepped
         _check_features("core", features)
-        wanted = tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape), spec.dtype), self._core.state_spec)
-        for what, found in (("initial_state(1) returns", state), ("step returns the state", after)):
+        wanted = tree.map_structure(
+            lambda spec: tf.TensorSpec((BUILT_WITH, *spec.shape), spec.dtype), self._core.state_spec
+        )
+        for what, found in ((f"initial_state({BUILT_WITH}) returns", state), ("step returns the state", after)):
             if tensors_text(found) != tensors_text(wanted):
                 raise CallboardError(
                     f"core {name}: {what} {tensors_text(found)}, and its state_spec stands for {tensors_text(wanted)}"
@@ -238,9 +241,13 @@ class Network(tf.Module):
 
 
 def _check_features(part: str, features: Any) -> None:
-    if not tf.is_tensor(features) or features.shape.rank != 2 or features.shape[1] is None:
-        found = features.shape if tf.is_tensor(features) else tensors_text(features)
-        raise CallboardError(f"a {part} must give features [batch, size]; this one gives {found}")
+    shape = features.shape if tf.is_tensor(features) else tf.TensorShape(None)
+    if shape.rank != 2 or shape[0] not in (None, BUILT_WITH) or not shape[1]:
+        found = shape if tf.is_tensor(features) else tensors_text(features)
+        raise CallboardError(
+            f"a {part} must give features [batch, size], of a size of at least 1; for a batch of {BUILT_WITH} this one "
+            f"gives {found}"
+        )
     if not features.dtype.is_floating:
         raise CallboardError(f"a {part} must give floats; this one gives {features.dtype.name}")
 

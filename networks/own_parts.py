@@ -9,6 +9,9 @@ from ..errors import CallboardError
 from ..runtime.tracing_lock import TRACING
 from ..settings.named_objects import check_options, import_object
 
+BUILT_WITH = 2
+"""Batch with which networks are built; with one of 1 it would not be seen that a part drops or adds rows."""
+
 
 def make_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
     """Returns what a factory makes.

@@ -153,7 +153,17 @@ def _check_own_networks(experiment: Experiment, layouts: Layouts) -> None:
         agent = experiment.policies.get(name, experiment.agent)
         if not any(_names_object(value) for key, value in values_of(agent).items() if key.startswith("network.")):
             continue
-        experiment.for_policy(agent, layout).agent.make_networks(layout)
+        agent = experiment.for_policy(agent, layout).agent
+        networks = agent.make_networks(layout)
+        for variable in getattr(networks, "trainable_variables", ()):
+            if variable.dtype.name != "float32":
+                raise CallboardError(
+                    f"the weights {variable.name} of the user's own part of a network are {variable.dtype.name}: "
+                    "learners take those of float32 alone, with which layers may compute in another dtype (see "
+                    "tf.keras.mixed_precision)"
+                )
+        # What fails in a compiled function alone, such as `x.numpy()`.
+        trace_layout(agent, layout, networks)
 
 
 def _names_object(value: Any) -> bool:

@@ -17,6 +17,7 @@ from ..heads.own_heads import NO_OPTIONS, OwnHeads
 from ..network import Network
 from ..network_settings import CriticSettings
 from ..normalization import RunningNormalizer
+from ..own_parts import BUILT_WITH
 from ..target_update import copy_weights
 from ..torsos.dense import LINEAR, Layers
 from ..torsos.encoders import Encoders
@@ -128,7 +129,10 @@ class Critics(CriticHeads):
         """
         self._has_quantiles = critics.quantiles is not None
         super().__init__(torso, critics.quantiles or 1, critics=critics, **of_heads)
-        self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
+        self(
+            tree.map_structure(tf.constant, specs.zeros(spec.observation, BUILT_WITH)),
+            tf.zeros((BUILT_WITH, action_size)),
+        )
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
         """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to values `[K, N]`; quantiles `[K, N, M]`."""

@@ -12,6 +12,7 @@ from ..actions.action_bounds import ActionBounds
 from ..heads.heads import MLPHead
 from ..network import Network
 from ..normalization import RunningNormalizer
+from ..own_parts import BUILT_WITH
 from ..recurrent import FeedForwardCore
 from ..target_update import copy_weights, copy_weights_every
 from ..torsos.dense import LINEAR, Layers
@@ -61,7 +62,10 @@ class CategoricalCritic(tf.Module):
         self._torso = torso
         # Initially all values are about equally likely.
         self._logits = make_head(atoms, layers, gain=_INITIAL_GAIN)
-        self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
+        self(
+            tree.map_structure(tf.constant, specs.zeros(spec.observation, BUILT_WITH)),
+            tf.zeros((BUILT_WITH, action_size)),
+        )
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
         """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to logits `[N, atoms]`."""

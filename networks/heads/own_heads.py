@@ -32,7 +32,7 @@ class CriticHead(tf.Module):
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Maps features and perhaps numbers of an action, `[N, F]`, to `[N, outputs]`."""
         outputs = self._head(inputs)
-        check_outputs(self._path, {"": (self._outputs,)}, outputs, "critic_head", "the critic")
+        check_outputs(self._path, {"": (self._outputs,)}, outputs, "critic_head", "the critic", inputs.shape[0])
         return outputs
 
     @property

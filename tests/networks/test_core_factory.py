@@ -117,7 +117,7 @@ def make_five_values(spec):
 @pytest.mark.parametrize("network", [policy_value_network, q_network])
 def test_a_head_with_other_outputs_is_refused(network):
     missing = r"'value' of its outputs must have the shape \[N\], and is EagerTensor$"
-    wrong = r"its output must have the shape \[N, 3\], and is \[1, 5\]$"
+    wrong = r"its output must have the shape \[N, 3\], and is \[2, 5\] for N = 2$"
     message = missing if network is policy_value_network else wrong
     with pytest.raises(CallboardError, match="^head 'parts_of_the_user:make_five_values' does not fit .* " + message):
         network(SPEC, head="parts_of_the_user:make_five_values")

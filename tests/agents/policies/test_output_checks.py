@@ -101,19 +101,22 @@ class Core(FeedForwardCore):
         (
             lambda x: {"a": x},
             FeedForwardCore(),
-            r"a torso must give features \[batch, size\]; this one gives {a: float32",
+            r"a torso must give features \[batch, size\], .* this one gives {a: float32",
         ),
         (
             lambda x: (x, x),
             FeedForwardCore(),
-            r"a torso must give features .* gives \(float32 \(1, 2\), float32 \(1, 2\)\)",
+            r"a torso must give features .* gives \(float32 \(2, 2\), float32 \(2, 2\)\)",
         ),
-        (lambda x: x[:, :, tf.newaxis], FeedForwardCore(), r"a torso must give features .* gives \(1, 2, 1\)"),
+        (lambda x: x[:, :, tf.newaxis], FeedForwardCore(), r"a torso must give features .* gives \(2, 2, 1\)"),
+        (lambda x: x[:, :0], FeedForwardCore(), r"features .* at least 1; for a batch of 2 this one gives \(2, 0\)"),
+        (lambda x: x[:1], FeedForwardCore(), r"features \[batch, size\], .* for a batch of 2 this one gives \(1, 2\)"),
+        (lambda x: tf.repeat(x, 2, axis=0), FeedForwardCore(), r"for a batch of 2 this one gives \(4, 2\)"),
         (lambda x: tf.cast(x, tf.int32), FeedForwardCore(), "a torso must give floats; this one gives int32"),
         (
             lambda x: x,
             Core(lambda x, state: x),
-            r"core Core: step must return features and state, not float32 \(1, 2\)",
+            r"core Core: step must return features and state, not float32 \(2, 2\)",
         ),
         (lambda x: x, Core(lambda x, state: (x[0], state)), r"a core must give features .* gives \(2,\)"),
         (
@@ -124,7 +127,7 @@ class Core(FeedForwardCore):
         (
             lambda x: x,
             Core(state=()),
-            r"core Core: initial_state\(1\) returns \(\), and its state_spec stands for {sum:",
+            r"core Core: initial_state\(2\) returns \(\), and its state_spec stands for {sum:",
         ),
     ],
 )

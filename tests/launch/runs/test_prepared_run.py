@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
@@ -74,3 +75,25 @@ def test_parts_of_a_network_that_are_none_are_refused_before_anything_is_written
     with pytest.raises(CallboardError, match=f"{part} '{__name__}:no_network' must return a"):
         run(experiment, launcher)
     assert not path.exists()
+
+
+def wide_torso(spec):
+    return tf.keras.layers.Dense(4, dtype="float64")
+
+
+def eager_torso(spec):
+    return tf.keras.layers.Lambda(lambda x: tf.constant(x.numpy()))
+
+
+@pytest.mark.parametrize(
+    "torso, kind, message",
+    [
+        (wide_torso, CallboardError, "weights .*kernel.* are float64: learners take those of float32 alone"),
+        (eager_torso, AttributeError, "numpy"),
+    ],
+)
+def test_a_torso_that_only_fails_once_it_learns_or_is_compiled_is_refused_before(torso, kind, message, tmp_path):
+    experiment = Experiment(Impala(network={"torso": torso}), "CartPole-v1", run_dir=tmp_path / "run")
+    with pytest.raises(kind, match=message):
+        run(experiment, "inline")
+    assert not (tmp_path / "run").exists()

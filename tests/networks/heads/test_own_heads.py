@@ -66,6 +66,10 @@ def wide_critic(spec, units, outputs=1):
     return tf.keras.Sequential([tf.keras.layers.Dense(units), tf.keras.layers.Dense(outputs)])
 
 
+def first_row(spec):
+    return tf.keras.Sequential([tf.keras.layers.Dense(5), tf.keras.layers.Lambda(lambda x: x[:1])])
+
+
 def function(spec):
     return lambda features: features
 
@@ -128,11 +132,12 @@ def test_a_policy_and_critics_with_heads_of_the_user_s_own(build, action, head, 
             actor_critic_networks,
             BOX,
             {"head": "squashed", "head_options": {"size": 6}},
-            r"'mean' of its outputs must have the shape \[N, 2\], and is \[1, 3\]",
+            r"'mean' of its outputs must have the shape \[N, 2\], and is \[2, 3\]",
         ),
         (actor_critic_networks, COMPOSED, {"head": "squashed"}, "must return a .*SoftParts of features, not Squashed"),
         (MPO, BOX, {"head": "unit"}, "must return a .*DiagonalGaussian of features, not EagerTensor"),
         (ATOMS, BOX, {"head": "diagonal"}, r"its output must have the shape \[N, 2\], and is DiagonalGaussian"),
+        (ATOMS, BOX, {"critic_head": "first_row"}, r"must have the shape \[N, 5\], and is \[1, 5\] for N = 2"),
         (
             ATOMS,
             BOX,
