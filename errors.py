@@ -320,6 +320,14 @@ def named_path(path: object, what: str) -> str:
     raise CallboardError(f"the {what} {text!r} has part of a letter in its name: rename it")
 
 
+def check_working_directory() -> None:
+    """Refuses a working directory that was removed, to which no path is relative."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise CallboardError("the working directory does not exist any more: go to another one, with cd") from error
+
+
 def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") -> CallboardError:
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 

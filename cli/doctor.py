@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..environments.workers.interpreters import PYTHON, find_interpreter
-from ..errors import CallboardError
+from ..errors import CallboardError, check_working_directory
 from ..launch.processes.cuda_libraries import (
     CudaLibrary,
     cache_bytes,
@@ -297,6 +297,10 @@ def _seen_by_tensorflow() -> Finding:
 
 
 def _disk() -> list[Finding]:
+    try:
+        check_working_directory()
+    except CallboardError as error:
+        return [Finding("disk", False, str(error), "")]
     free = shutil.disk_usage(os.getcwd()).free / 1e9
     ok = free >= _MIN_FREE_GB
     return [Finding("disk", ok, f"{free:.1f} GB free here", "" if ok else "runs write checkpoints; free some space")]

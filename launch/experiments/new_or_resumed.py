@@ -9,7 +9,7 @@ import unicodedata
 
 from ...agents.agent_names import agent_name
 from ...environments import environment_text
-from ...errors import CallboardError
+from ...errors import CallboardError, check_working_directory
 from ...messages.caller_words import argument
 from ..plain_names import in_command
 from ..run_directory.layout import RunDirectory
@@ -110,6 +110,9 @@ def check_can_be_made(path: pathlib.Path) -> None:
     protocol, colon, _ = str(path).partition(":/")
     if colon and protocol in _PROTOCOLS:
         raise CallboardError(f"the run directory {str(path)!r} is no URL: write {protocol}:// with two slashes")
+    if (home := os.path.expanduser(path)) != str(path):
+        raise CallboardError(f"the run directory {str(path)!r} begins with ~: write {home!r} in full")
+    check_working_directory()
     if any(unicodedata.category(letter) in _NO_LETTERS for letter in str(path.absolute())):
         raise CallboardError(
             f"the run directory {str(path)!r} has control codes, or bytes that are no UTF-8, in its path; name another"

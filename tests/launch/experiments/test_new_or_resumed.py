@@ -41,6 +41,19 @@ def test_a_run_directory_that_is_nearly_a_url_is_refused():
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir="s3:/bucket/x"), resume=False)
 
 
+def test_a_home_directory_is_written_in_full(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    with pytest.raises(CallboardError, match="'~/x' begins with ~: write '/home/ann/x' in full"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir="~/x"), resume=False)
+
+
+def test_a_working_directory_that_was_removed_is_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(CallboardError, match="the working directory does not exist any more: go to another one"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir="x"), resume=False)
+
+
 def test_an_empty_run_directory_is_not_the_working_directory():
     with pytest.raises(CallboardError, match="run_dir is empty: name a directory, or leave it out"):
         find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=""), resume=False)
