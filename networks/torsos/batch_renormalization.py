@@ -60,21 +60,23 @@ class BatchRenormalization(tf.keras.layers.Layer):
         counted = _counted.get()
         if counted is None:
             return (x - self._mean) * tf.math.rsqrt(self._variance + _EPSILON) * self.gamma + self.beta
-        weight = tf.cast(counted, x.dtype)[:, tf.newaxis]
+        weight = tf.cast(counted, x.dtype)[tf.newaxis]
         number = _over_replicas(tf.reduce_sum(weight))
 
         def mean_of(values: tf.Tensor) -> tf.Tensor:
-            return _over_replicas(tf.reduce_sum(weight * values, axis=-2, keepdims=True)) / tf.maximum(number, 1.0)
+            # As a product it takes one pass over the values, as does its gradient.
+            return _over_replicas(tf.matmul(weight, values)) / tf.maximum(number, 1.0)
 
         mean = mean_of(x)
-        variance = mean_of(tf.square(x - mean))
+        centered = x - mean
+        variance = mean_of(tf.square(centered))
         deviation, running = tf.sqrt(variance + _EPSILON), tf.sqrt(self._variance + _EPSILON)
         is_warm = self._passes >= WARM_UP
         scale = tf.where(is_warm, deviation / running, 1.0)
         shift = tf.where(is_warm, (mean - self._mean) / running, 0.0)
         scale = tf.stop_gradient(tf.clip_by_value(scale, 1.0 / _LARGEST_SCALE, _LARGEST_SCALE))
         shift = tf.stop_gradient(tf.clip_by_value(shift, -_LARGEST_SHIFT, _LARGEST_SHIFT))
-        normalized = ((x - mean) / deviation * scale + shift) * self.gamma + self.beta
+        normalized = centered * (scale / deviation * self.gamma) + (shift * self.gamma + self.beta)
         with tf.control_dependencies([scale, shift]):
             is_one = tf.cast(number > 0.0, x.dtype)
             for average, new in ((self._mean, mean), (self._variance, variance)):
