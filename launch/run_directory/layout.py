@@ -47,6 +47,10 @@ def newest_of_steps(entries: Sequence[Entry], step_of: Callable[[Entry], object]
     return newest[-keep:] if len(newest) >= keep else entries[-keep:]
 
 
+_WRITTEN_TOO = frozenset(("ended", "join-token", "mlruns", "policy_server_token", "socket"))
+"""Names of what some runs write, or write while they run, besides `RunDirectory.written`."""
+
+
 class Part:
     """A part of a run directory, as an attribute whose value is its path.
 
@@ -234,8 +238,9 @@ class RunDirectory:
           OSError: they cannot be made.
         """
         self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
-        for path in (*self.written, self.experiment):
-            for link in _links(path):
+        below = {path.relative_to(self.path).parts[0] for path in (*self.written, self.experiment, self.temporary)}
+        for name in sorted(below | _WRITTEN_TOO):
+            for link in _links(self.path / name):
                 raise CallboardError(
                     f"{link} is a symbolic link, and a run writes only into its own directory; remove the link, or "
                     "name another directory"

@@ -99,7 +99,9 @@ def test_launchers_that_must_be_reached_are_refused(launcher, capsys):
 
 @pytest.mark.slow
 @needs_namespaces
-@pytest.mark.parametrize("launcher, private", [("processes", True), ("processes", False), ("threads", True)])
+@pytest.mark.parametrize(
+    "launcher, private", [("processes", True), ("processes", False), ("threads", True), ("launchpad", True)]
+)
 def test_a_run_that_trains(train, launcher, private):
     option = ["--private-network"] if private else []
     run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", 501, *option)

@@ -79,7 +79,23 @@ def test_the_newest_checkpoint_of_every_step_is_kept():
 
 @pytest.mark.parametrize(
     "part",
-    ["checkpoints", "logs", "metrics.jsonl", "experiment.yaml", "tensorboard", "checkpoints/best.npz", "replay/0"],
+    [
+        "checkpoints",
+        "logs",
+        "metrics.jsonl",
+        "experiment.yaml",
+        "tensorboard",
+        "checkpoints/best.npz",
+        "replay/0",
+        "episodes",
+        "socket",
+        "tmp",
+        "tmp/x",
+        "ended",
+        "mlruns",
+        "join-token",
+        "policy_server_token",
+    ],
 )
 def test_a_directory_with_a_link_in_it_is_refused(part, directory, tmp_path):
     (tmp_path / "elsewhere").mkdir()
