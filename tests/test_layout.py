@@ -32,7 +32,7 @@ TAKING_AN_EXPERIMENT = 15
 READING_AN_EXPERIMENT = 39
 """Modules that take a whole `Experiment`, and those that read fields of one, in all.  Both numbers may only shrink."""
 LIBRARY_MODULES = 637
-LIBRARY_LINES = 87_534
+LIBRARY_LINES = 87_539
 """Size of the library.  It grows only where somebody raises these numbers; `python tests/code_size.py` prints them."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 

@@ -105,6 +105,11 @@ class Supervised:
         self._last_error = ("", 0)
         self._make_worker = make_worker
 
+    @property
+    def end_by_force(self) -> str:
+        """What becomes of a node that does not end, for messages."""
+        return "killed" if self.can_be_killed else "left behind in its thread"
+
     def start(self) -> None:
         worker = self._make_worker()
         worker.start()
@@ -377,11 +382,11 @@ class Supervisor:
             if self._events.empty():
                 alive = {node.name: node.rules.keeps for node in nodes if node.worker is not None}
                 for name, why in self._watchdog.look_at_stop(alive, self._clock() - begun, grace):
-                    worker = self._nodes[name].worker
-                    if name not in given_up and worker is not None:
+                    node = self._nodes[name]
+                    if name not in given_up and node.worker is not None:
                         given_up.add(name)
-                        self._monitor.notify(f"{name}: {why} while the run ends, and is killed")
-                        worker.kill()
+                        self._monitor.notify(f"{name}: {why} while the run ends, and is {node.end_by_force}")
+                        node.worker.kill()
             late = deadline.has_passed and not any(
                 node.worker is not None and node.rules.keeps and self._watchdog.works_slowly(node.name)
                 for node in nodes
@@ -397,7 +402,7 @@ class Supervisor:
         alive = [node for node in nodes if node.worker is not None]
         for node in alive:
             assert node.worker is not None
-            self._monitor.notify(f"{node.name}: did not end in time and is killed")
+            self._monitor.notify(f"{node.name}: did not end in time and is {node.end_by_force}")
             node.worker.kill()
         deadline = Deadline(_KILL_SECONDS, self._clock)
         while any(node.worker is not None for node in alive) and not deadline.has_passed:
