@@ -107,7 +107,7 @@ class Supervised:
 
     @property
     def end_by_force(self) -> str:
-        """What becomes of a node that does not end, for messages."""
+        """The end of a node that hangs, for messages."""
         return "killed" if self.can_be_killed else "left behind in its thread"
 
     def start(self) -> None:
