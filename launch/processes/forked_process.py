@@ -17,7 +17,7 @@ def check_tensorflow_works() -> None:
     if _in_vain:
         raise CallboardError(
             "this process was forked from one that had used TensorFlow, which then computes nothing here: start it "
-            "with multiprocessing.get_context('spawn') instead, as with Process or Pool of that context"
+            "with the method 'spawn' of multiprocessing instead (multiprocessing.set_start_method)"
         )
 
 
