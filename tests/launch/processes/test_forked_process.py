@@ -18,7 +18,7 @@ def said_in_fork(function):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(30)
+        signal.alarm(120)
         try:
             text = repr(function())
         except BaseException as error:
